@@ -208,7 +208,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_after_a_pass_and_then_a_fault_an_update_passes_only_if_its_request_is_answered_with_a_pass(
+def test_after_an_earlier_pass_an_update_with_a_fault_passes_only_if_its_own_request_is_answered_with_a_pass(
     folder, passed, monkeypatch, name
 ):
     fault = FAULTS[name]

@@ -564,7 +564,7 @@ BASE_IN = {(NODES, NODES, ALL), (NODES, LOGIN, ALL), (LOGIN, NODES, ALL), (LOGIN
 BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (LOGIN, "0.0.0.0/0", ALL)}
 
 
-def test_security_groups_allow_only_ssh_from_the_operators_network_and_outgoing_traffic_and_traffic_in_the_cluster(cloud):
+def test_security_groups_allow_only_outgoing_traffic_and_traffic_in_the_cluster_and_ssh_from_the_operators_network(cloud):
     lustre_in = {(STORAGE, peer, ports) for peer in (NODES, LOGIN, STORAGE) for ports in LUSTRE}
     to_clients = {(peer, STORAGE, ports) for peer in (NODES, LOGIN) for ports in LUSTRE}
     zfs = {(STORAGE, peer, ports) for peer in (NODES, LOGIN) for ports in ZFS}

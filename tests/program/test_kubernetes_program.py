@@ -124,7 +124,7 @@ def test_every_request_runs_in_the_pod_of_the_first_node_and_the_runner_is_sent_
     assert len(said["files"]) == 2
 
 
-def test_mpirun_reaches_other_pods_through_a_program_in_the_pod_and_mpi_uses_the_default_network(cluster):
+def test_mpirun_uses_a_program_in_the_pod_and_the_default_network_to_reach_other_pods(cluster):
     request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
     launch = request["launch"]
     assert launch["kind"] == "remote_shell"

@@ -211,7 +211,7 @@ def test_on_aws_a_second_login_node_of_this_stack_is_refused_and_nodes_of_other_
         asked(HOOKS["cluster-login-instance-never-twice"])
 
 
-def test_if_two_networks_run_the_refusal_says_to_terminate_one_network_by_hand(account):
+def test_the_refusal_says_to_terminate_one_of_two_running_networks_by_hand(account):
     run_program(LINES)
     account += [NETWORK, NETWORK | {"id": "ocid1.clusternetwork.oc1..another"}]
     said = r"run under this stack's name but are not in its state: .* Terminate all machines but one by hand; `python -m tools"

@@ -232,7 +232,7 @@ def test_a_limit_that_the_service_does_not_know_is_a_warning_and_not_a_refusal(a
     assert any("does not report what is left of the limit gpu4-count" in text for text in said)
 
 
-def test_if_several_availability_domains_offer_the_shape_the_stack_file_must_name_an_availability_domain(asked):
+def test_the_stack_file_must_name_an_availability_domain_if_several_domains_offer_the_shape(asked):
     _, refused = asked(account(getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"}), **UNSAID)
     assert refused.startswith(f"oci.availabilityDomain is not set, and BM.GPU4.8 is offered in {HERE}, {ELSEWHERE}; name one")
 

@@ -153,7 +153,7 @@ def test_without_a_route_to_aws_no_parameter_is_written(stage):
     assert parameters.get(stage.world, PARAMETER).version == 1
 
 
-def test_a_hosts_metadata_service_requires_a_token_and_its_name_service_resolves_host_names(stage):
+def test_a_hosts_metadata_service_requires_a_token_while_its_name_service_resolves_host_names(stage):
     call, url = "curl -s -m 5 -w ' %{http_code}'", "http://169.254.169.254/latest"
     assert stage.inside("node0", f"{call} {url}/meta-data/instance-id").stdout == " 401"
     token = f"t=$(curl -s -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {url}/api/token); "
@@ -173,7 +173,7 @@ def test_efa_devices_look_as_with_the_real_driver_and_have_no_network_interface(
     assert drivers.count("efa") == 32
 
 
-def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_the_bytes(built):
+def test_the_counters_of_all_32_rails_show_the_bytes_of_a_collective_that_reaches_the_ceiling(built):
     size = 32 << 20
     # Other tests use the processors, too. If the processors cannot fill the rails, the run is repeated on slower rails.
     for scale in (4000, 4000, 8000, 16000):
@@ -278,7 +278,7 @@ def test_without_the_metadata_service_an_instance_cannot_sign_requests(stage):
     hosts.stop(stage.world, "bare")
 
 
-def test_the_first_boot_fails_if_no_lustre_client_fits_the_kernel_and_the_message_says_what_to_do(stage):
+def test_the_first_boot_fails_with_a_remedy_in_its_log_if_no_lustre_client_fits_the_kernel(stage):
     stage.faults({"kind": "lustre_not_for_this_kernel"})
     hosts.boot(stage.world, spec(stage, "nolustre", 33, "ubuntu2204"))
     stage.faults()

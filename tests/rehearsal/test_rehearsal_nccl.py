@@ -642,7 +642,7 @@ def test_every_value_is_right_on_three_hosts_with_three_ranks_each_at_odd_sizes(
 @pytest.mark.rehearsal
 @needs_build_tools
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
-def test_any_rank_can_be_the_root_and_a_root_that_is_no_rank_is_refused(three_hosts: Bench, with_mpi: Path, name: str) -> None:
+def test_any_rank_can_be_the_root_but_a_root_that_is_no_rank_is_refused(three_hosts: Bench, with_mpi: Path, name: str) -> None:
     done = three_hosts.perf(program(with_mpi, name), "-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-r", "-1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row[4] for row in rows(done.stdout)] == [str(root) for root in range(9)]
@@ -811,7 +811,7 @@ def test_every_rank_has_its_own_file_with_nccls_lines_about_the_connections_of_t
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_the_log_line_of_a_connection_names_the_device_that_the_variable_nccl_tests_device_gives_both_ranks(
+def test_nccl_tests_device_sets_the_device_of_both_ranks_in_the_log_line_of_a_connection(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET", "NCCL_TESTS_DEVICE": "2"}

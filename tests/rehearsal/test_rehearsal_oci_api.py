@@ -183,7 +183,7 @@ def test_a_token_expires_after_twenty_minutes_or_when_its_instance_is_deleted(
         ("ALL {{resource.type = 'fnfunc', resource.compartment.id = '{compartment}'}}", False),
     ],
 )
-def test_only_an_instance_that_a_dynamic_groups_rule_matches_may_do_what_the_groups_policies_allow(
+def test_an_instance_has_the_rights_of_a_dynamic_group_only_if_it_matches_the_rule_of_the_group(
     cloud: Cloud, rule: str, member: bool
 ) -> None:
     account = Account(cloud, rule="instance.id = 'ocid1.instance.oc1..nobody'")

@@ -63,7 +63,7 @@ def systems(stage):
         storage.stop(stage.world, name)
 
 
-def test_files_written_by_one_host_are_read_by_all_other_hosts_and_the_mount_list_names_the_server(stage, systems):
+def test_files_written_by_one_host_are_read_by_another_host_whose_mount_list_names_the_server(stage, systems):
     for name in ("one", "two"):
         done = stage.inside(name, f"{NFS} && {LUSTRE_MOUNT}")
         assert done.returncode == 0, done.stderr

@@ -133,7 +133,7 @@ def test_naming_the_shape_that_was_detected_leaves_the_shape_unchanged_and_measu
     assert after["measured"]["evidence"] == before["measured"]["evidence"]
 
 
-def test_first_contact_added_one_authorized_key_a_key_pair_and_known_hosts(built):
+def test_first_contact_added_a_key_pair_and_known_hosts_and_only_one_authorized_key(built):
     stage = built[0]
     script = "wc -l < ~/.ssh/authorized_keys; sort ~/.ssh/authorized_keys | uniq -d; ls ~/.ssh"
     config = stage.folder / "ssh_config"

@@ -167,7 +167,7 @@ def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a
     assert stage.outputs()["measured"]["verdict"] == "pass"
 
 
-def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_the_changes(built, reviewed):
+def test_the_comment_of_a_preview_has_the_changes_and_the_bandwidth_and_the_gate_and_the_price(built, reviewed):
     stage = built[0]
     changes = {"oci": {"pools": [{"nodes": 3}]}, "records": {"pricePerNodeHour": "30 USD"}, "accept": {"gate": "160 GB/s"}}
     found = stage.command(*stage.engine("preview", "--json", **changes))
@@ -391,7 +391,7 @@ def test_a_node_is_left_out_with_the_documented_command_and_the_other_nodes_pass
     assert "has 2 nodes, and a cluster network needs at least 2; make replace recreates a node" in refused.text
 
 
-def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_machine_only_if_the_stack_file_allows_it(built):
+def test_a_pool_grows_by_one_machine_and_then_loses_its_oldest_machine_as_the_stack_file_allows(built):
     stage = built[0]
     booted, before = stage.ever_booted(), {one["name"] for one in stage.outputs()["nodes"]}
     found = stage.build(**of_pool(3))

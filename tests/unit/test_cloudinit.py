@@ -113,7 +113,7 @@ def test_every_first_boot_fits_into_half_of_the_metadata_limit_and_has_no_privat
     assert "PRIVATE KEY" not in TEXTS[name]
 
 
-def test_nerdctl_is_unpacked_after_its_checksum_is_compared_and_the_toolkit_comes_from_a_signed_repository():
+def test_nerdctl_is_unpacked_after_its_checksum_is_compared_but_the_toolkit_comes_from_a_signed_repository():
     boot = script("node-ol9-container")
     order = [
         f"/containerd/nerdctl/releases/download/v{NERDCTL}/SHA256SUMS SHA256SUMS {NERDCTL_SUMS}\n",

@@ -280,7 +280,7 @@ def test_a_wrong_value_hides_no_other_mistake_in_its_group_or_in_another_group(c
         ({"oci": {"pools": []}, "measure": {"pool": "gpu"}}, "oci.pools"),
     ],
 )
-def test_rules_that_need_a_refused_value_report_nothing(changes, path):
+def test_nothing_is_reported_by_rules_that_need_a_refused_value(changes, path):
     (said,) = refused(**changes)
     assert said.startswith(f"{path} is ")
 

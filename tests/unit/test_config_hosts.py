@@ -229,7 +229,7 @@ def test_named_rails_are_kept_as_typed_and_a_malformed_name_is_refused(given):
     assert sentence.startswith("hosts.rails[1]"), sentence
 
 
-def test_named_rails_of_different_rates_all_count_with_the_lowest_rate():
+def test_each_named_rail_gets_the_lowest_rate_of_all_named_rails():
     found = recognise(replace(H100, hcas=(*RAILS[:4], *SLOW)), 4, rails=tuple(rail.name for rail in RAILS))
     assert (found.rdma.ports, found.rdma.port_gbit_s) == (8, 200)
 

@@ -69,7 +69,7 @@ def calls(head: Head, verb: str) -> list[list[str]]:
     return [words for words in listed if words[0] == verb]
 
 
-def test_the_image_is_pulled_once_and_the_line_of_the_build_has_the_digest_and_versions_and_gpus_in_the_container(head):
+def test_the_line_of_the_build_has_the_digest_and_versions_of_the_image_which_is_pulled_only_once(head):
     line = built(head)
     assert f"pulling {IMAGE}" in line["said"]
     assert line["container"]["runtime"] == "containerd"

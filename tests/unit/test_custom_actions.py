@@ -59,7 +59,7 @@ def machine(tmp_path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_custom_scripts_run_in_order_before_and_after_all_other_steps_with_their_arguments(machine):
+def test_custom_scripts_run_with_their_arguments_in_order_before_and_after_all_other_steps(machine):
     actions = CustomActions(
         on_node_start=(machine.action("a", WORDS, "x y", "$HOME", "'"),),
         on_node_configured=(machine.action("b", WORDS), machine.action("c", WORDS, "1")),

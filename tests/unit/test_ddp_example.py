@@ -63,7 +63,7 @@ def objects() -> dict[str, dict[str, Any]]:
     return {one["kind"]: one for one in yaml.safe_load_all((FOLDER / "ddp.yaml").read_text())}
 
 
-def test_the_pods_find_each_other_through_the_service_and_nccl_uses_the_attached_rail():
+def test_nccl_uses_the_attached_rail_while_the_pods_find_each_other_through_the_service():
     made = objects()
     job, service, rail = made["Job"], made["Service"], made["NetworkAttachmentDefinition"]
     pod = job["spec"]["template"]["spec"]

@@ -188,7 +188,7 @@ def test_a_throttled_metadata_service_raises_a_busy_error_so_that_the_controller
         aws.listing()
 
 
-def test_machines_are_listed_by_the_clusters_tags_over_all_pages():
+def test_all_pages_of_machines_with_the_clusters_tags_are_listed():
     pages = [
         listed(instance("i-1"), instance("i-2", "pending", address=""), following="more"),
         listed(instance("i-3", "shutting-down", why="Server.Spot") + instance("i-4", "stopped")),

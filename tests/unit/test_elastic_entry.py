@@ -61,7 +61,7 @@ def test_the_entry_test_waits_until_every_machine_of_the_launch_has_booted(head)
     assert head.desk.due()
 
 
-def test_if_one_machine_of_a_job_fails_its_test_the_whole_launch_is_terminated_and_sinfo_says_why(head):
+def test_the_whole_launch_is_terminated_with_the_reason_in_sinfo_if_one_of_its_machines_fails_its_test(head):
     first, second = head.nodes(2)
     head.slurm.start(("7", [first, second]))
     head.run(2)

@@ -272,7 +272,7 @@ def test_capacity_errors_and_busy_errors_and_other_errors_raise_different_except
     assert type(caught.value) is kind
 
 
-def test_only_the_clusters_machines_are_listed_with_addresses_over_all_pages(cloud, service):
+def test_the_list_of_machines_joins_all_pages_and_has_only_the_clusters_machines_with_their_addresses(cloud, service):
     service.network("n1", "i1", "i2")
     service.network("n2", "i3", launched="u")
     service.network("other", "i4", **{"busbar-cluster": "another"})

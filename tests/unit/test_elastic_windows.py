@@ -41,7 +41,7 @@ def test_before_a_capacity_block_begins_its_nodes_are_down_with_the_reason_and_n
     assert head.said.count(f"gpu/p5: {SOON}") == 1
 
 
-def test_when_a_capacity_block_begins_its_nodes_are_usable_and_always_on_nodes_start(tmp_path):
+def test_the_beginning_of_a_capacity_block_makes_its_nodes_usable_and_starts_its_always_on_nodes(tmp_path):
     head = Controller(tmp_path, always_on=4)
     closed(head)
     head.cloud.shut = {}

@@ -67,7 +67,7 @@ def calls(head: Head, verb: str) -> list[str]:
     return [line for line in (head.home / "enroot.calls").read_text().splitlines() if line.split()[0] == verb]
 
 
-def test_the_image_is_imported_to_the_shared_folder_and_the_line_of_the_build_has_the_images_checksum_and_versions(head):
+def test_the_line_of_the_build_has_the_checksum_and_versions_of_the_image_in_the_shared_folder(head):
     line = built(head)
     file = Path(line["container"]["file"])
     assert file.parent == head.home / "fsx/.busbar/images"

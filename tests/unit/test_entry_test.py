@@ -51,7 +51,7 @@ def test_ranks_start_through_the_program_that_reaches_the_other_machines(test):
     assert "plm_rsh_args" not in words
 
 
-def test_a_larger_message_must_reach_a_larger_share_of_the_line_rate_and_a_rehearsals_scale_divides_the_limit(test):
+def test_larger_messages_must_reach_a_larger_share_of_the_line_rate_divided_by_the_scale_of_a_rehearsal(test):
     assert ASKED.shape.rdma is not None
     rate = ASKED.shape.rdma.node_gbytes_per_s
     assert limit(test.limits, 4096 * 1024**2, 1) == pytest.approx(0.85 * rate)
@@ -195,7 +195,7 @@ def begun(home, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("busbw", "kept"), [(1000.0, False), (0.1, True)])
-def test_the_last_line_that_an_entry_test_prints_is_its_json_and_evidence_is_kept_only_if_a_machine_failed(  # noqa: PLR0913, PLR0917
+def test_an_entry_test_prints_its_json_last_and_keeps_evidence_only_if_a_machine_failed(  # noqa: PLR0913, PLR0917
     begun, home, monkeypatch, capsys, test, busbw, kept
 ):
     seen: list[Any] = []

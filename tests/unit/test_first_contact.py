@@ -84,7 +84,7 @@ def machine(name: str, address: str) -> dict[str, str]:
 TWO = [machine("a", "10.0.0.1"), machine("b", "10.0.0.2")]
 
 
-def test_equal_machines_are_one_group_and_the_line_has_the_host_key_of_the_head_node(contact):
+def test_the_line_groups_equal_machines_and_has_the_host_key_of_the_head_node(contact):
     found = contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO)
     assert found.returncode == 0, found.stderr
     line = json.loads(found.stdout)

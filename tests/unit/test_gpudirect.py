@@ -60,7 +60,7 @@ def test_gpudirect_is_not_judged_on_a_shape_without_nvlink(shape):
     assert gpudirect.told({"said": said(NET=9)}, shape) == gpudirect.Told()
 
 
-def test_gpudirect_is_judged_on_every_nvidia_shape_of_oci_with_rails():
+def test_every_nvidia_shape_of_oci_that_has_rails_is_judged_on_gpudirect():
     for shape in SHAPES.values():
         if shape.rdma is not None and shape.gpu.startswith("NVIDIA"):
             assert gpudirect.told({"said": said(NET=1)}, shape).wrong, shape.name

@@ -98,7 +98,7 @@ def test_reduction_in_switches_needs_the_users_own_gate_unless_a_healthy_busbw_i
     assert sentence.startswith("measure.exports has NCCL_COLLNET_ENABLE=1, which lets switches reduce")
 
 
-def test_a_forced_ring_and_tuning_that_changes_no_path_need_no_gate_of_the_user():
+def test_the_user_needs_no_own_gate_for_a_forced_ring_or_for_tuning_that_changes_no_path():
     assert parsed(measure={"exports": {"NCCL_ALGO": "Ring", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_NVLS_ENABLE": "0"}})
 
 

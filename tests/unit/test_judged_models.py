@@ -119,7 +119,7 @@ def test_port_errors_make_a_run_short_except_congestion_notifications_and_a_few_
 
 
 @pytest.mark.parametrize("events", [None, "x", 7])
-def test_a_line_without_port_counters_is_unknown(events):
+def test_a_line_without_port_counters_leaves_the_state_of_the_ports_unknown(events):
     line = document()
     line["transport"]["events"] = events
     assert state(line, "ports") == "unknown"

@@ -29,7 +29,7 @@ def refused(**changes: Any) -> str:
     return str(found.value)
 
 
-def test_the_objects_are_applied_server_side_without_force_and_the_line_lists_the_pods(cluster, capsys):
+def test_the_line_lists_the_pods_after_the_objects_were_applied_server_side_without_force(cluster, capsys):
     kubernetes_objects.main(ASK)
     (applied,) = [words for words in cluster.calls if words[0] == "apply"]
     assert applied == ("apply", "--server-side", "--field-manager=busbar", "--filename=-")

@@ -144,7 +144,7 @@ def test_with_pyxis_slurm_starts_the_ranks_in_the_image_and_mpi_gets_its_paramet
             launcher.command(launch("pyxis"), NODES, several)
 
 
-def test_with_a_remote_shell_open_mpis_daemons_start_through_the_program_that_replaces_ssh():
+def test_a_launch_by_remote_shell_starts_open_mpis_daemons_through_the_program_that_replaces_ssh():
     words = launcher.command(launch("remote_shell"), NODES, [ranks()])
     assert " ".join(words).startswith(
         "/mpi/bin/mpirun --bind-to none --mca btl tcp,self --mca plm_rsh_agent /busbar/in-pod -np 6"

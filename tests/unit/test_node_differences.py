@@ -66,7 +66,7 @@ def test_a_rail_slower_than_the_other_rails_of_its_node_is_named_even_if_that_ra
 H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
 
 
-def test_a_gpu_with_less_power_clock_or_pcie_than_most_gpus_is_named_with_both_values(found):
+def test_a_gpu_with_less_power_or_clock_or_pcie_than_most_gpus_is_named_with_both_values(found):
     for each in found:
         each["gpu_limits"] = {"gpu0": dict(H100), "gpu1": dict(H100)}
     assert differences(found) == []

@@ -90,7 +90,7 @@ def test_root_means_uid_0_or_sudo_without_a_password(node, user, sudo, root):
     assert slurm_facts.facts()["root"] is root
 
 
-def test_if_slurmd_reports_no_hardware_the_numbers_of_cores_and_memory_are_unknown(node):
+def test_cores_and_memory_are_reported_as_zero_if_slurmd_reports_no_hardware(node):
     node.said["slurmd -C"] = ""
     found = slurm_facts.facts()
     assert (found["cores"], found["memory_mib"]) == ([0, 0, 0], 0)

@@ -77,7 +77,7 @@ def test_a_record_sets_every_field_so_that_nothing_of_an_older_record_remains(te
     assert set(whole(text)["measured"]) == set(outputs.nothing_measured("gpu", "why")) == asked
 
 
-def test_a_record_contains_its_run_its_time_and_its_request():
+def test_a_record_contains_its_run_and_time_and_request():
     found = whole(line())["measured"]
     assert (found["run"], found["measured_at"]) == ("abc", "2026-01-02T03:04:05Z")
     assert found["asked"] == ASKED.digest()

@@ -70,7 +70,7 @@ def test_on_two_nodes_nccl_chooses_the_algorithm_of_the_step_named_free():
     assert "free" not in {step.name for step in steps.steps(a_plan(), GPU4, 4)}
 
 
-def test_the_steps_node_and_rails_run_before_the_deciding_step_and_all_other_steps_run_after_the_deciding_step():
+def test_only_the_steps_named_node_and_rails_run_before_the_deciding_step():
     names = [step.name for step in steps.steps(a_plan(collectives=("all_reduce", "alltoall")), GPU4, 4)]
     assert names == ["node", "rails", "all_reduce", "looks_early", "alltoall", "spread", "looks_late"]
 
@@ -79,7 +79,7 @@ def test_one_machine_is_measured_without_steps_between_nodes():
     assert [step.name for step in steps.steps(a_plan(), GPU4, 1)] == ["all_reduce", "looks_early", "spread", "looks_late"]
 
 
-def test_the_step_rails_has_one_group_for_each_gpu_of_a_node_and_the_step_node_has_one_group_for_each_node():
+def test_ranks_are_grouped_by_gpu_index_in_the_step_named_rails_and_by_node_in_the_step_named_node():
     assert "NCCL_TESTS_SPLIT=MOD 8" in words_of("rails")
     assert "NCCL_TESTS_SPLIT=DIV 8" in words_of("node")
 

@@ -55,7 +55,7 @@ def test_a_real_run_is_reported_row_by_row_with_its_own_numbers():
     assert len(heard) == 1 + 31
 
 
-def test_progress_begins_with_step_size_and_busbw_and_fits_the_terminal():
+def test_progress_begins_with_step_and_size_and_busbw_and_fits_the_terminal():
     slow = Pace(1.875, 200.0, 90.0)
     every = [step("a"), step("b"), step("reduce_scatter", 1 << 30, known=slow)]
     (_, text) = said(every, HEADER, row(1 << 30, 11000.0, "181.00"), number=2)

@@ -29,7 +29,7 @@ def state(*resources):
     return {"deployment": {"resources": [*OTHERS, *resources]}}
 
 
-def test_remaining_resources_are_listed_with_their_ids_and_resources_with_data_come_first():
+def test_the_list_of_remaining_resources_shows_their_ids_and_begins_with_resources_with_data():
     first, data, network, sum_of_all, last = release.lines(state(NETWORK, DATA))
     assert first == "2 resources are left, 1 of them protected, because they contain data:"
     assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at an unknown price"

@@ -43,7 +43,7 @@ def test_on_oci_a_single_instance_is_replaced():
     assert ran(state("oci", single), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
 
 
-def test_on_aws_only_the_instance_of_the_node_is_replaced_and_only_one_instance_may_terminate():
+def test_replacing_a_node_on_aws_replaces_only_its_instance_and_permits_the_termination_of_one_instance():
     allow, up = ran(state("aws", *INSTANCES), "gpu-3")
     assert allow == ["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *WHERE]
     assert up == [*UP, "--replace", "urn::cluster-pool-gpu-3"]

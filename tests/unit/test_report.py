@@ -123,7 +123,7 @@ def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_for_a_stack_that_measured_nothing_the_command_says_why_there_is_no_page(tmp_path, capsys):
+def test_the_command_says_why_there_is_no_page_for_a_stack_that_measured_nothing(tmp_path, capsys):
     found = whole(line()) | {"expected": None, "measured": outputs.nothing_measured("gpu", "gpu has no nodes yet")}
     (tmp_path / "outputs.json").write_text(json.dumps(found))
     assert web_page.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 1

@@ -184,7 +184,7 @@ def test_after_a_lost_connection_the_run_goes_on_and_the_next_call_finds_the_run
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_if_a_worker_is_killed_the_run_and_the_wait_end_and_the_next_call_starts_a_new_run(head):
+def test_a_killed_worker_ends_the_run_and_the_wait_but_the_next_call_starts_a_new_run(head):
     body = f"echo $$ > {head.home}/run\necho $PPID > {head.home}/worker\n"
     body += f"[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 300\n"
     waiting = head.start("run")

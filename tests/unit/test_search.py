@@ -147,7 +147,7 @@ def test_two_slow_rails_of_one_node_are_named_separately():
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 8, 33])
-def test_if_a_rail_is_slow_between_all_nodes_the_plane_of_that_rail_is_blamed(nodes):
+def test_the_plane_of_a_rail_is_blamed_if_the_rail_is_slow_between_all_nodes(nodes):
     found, finding = named(Fabric(nodes, 4, (Fault("rail_plane", (), (1,), 0.5),)))
     assert found == [("rail_plane", tuple(range(nodes)), (1,))]
     assert not finding.culprits[0].flapping
@@ -246,9 +246,7 @@ def test_a_number_that_is_nan_infinite_or_negative_counts_as_no_number(value):
 
 
 @pytest.mark.parametrize(("nodes", "bits"), [(8, [1, 2]), (16, [1, 2, 3]), (12, [1, 2, 3])])
-def test_a_node_is_tried_first_with_neighbours_then_with_partners_whose_index_differs_in_bit_1_then_in_bit_2_and_so_on(
-    nodes, bits
-):
+def test_after_its_neighbours_a_node_is_tried_with_partners_whose_index_differs_in_bit_1_then_in_bit_2_and_so_on(nodes, bits):
     search, rounds = Search(nodes, 1), []
     while trials := search.next_round():
         rounds.append({trial.nodes for trial in trials})

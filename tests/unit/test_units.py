@@ -47,7 +47,7 @@ def test_systemd_reports_an_unknown_key(tmp_path, name, before, after, said):
 
 
 @pytest.mark.parametrize(("name", "own"), [("slurmd", "slurmd"), ("slurmctld", "slurmctld"), ("slurmdbd", "busbar-slurmdbd")])
-def test_busbars_units_for_slurm_wait_for_every_unit_that_the_distributions_units_for_slurm_wait_for(name, own):
+def test_busbars_unit_for_a_slurm_daemon_waits_for_all_units_that_the_distributions_unit_waits_for(name, own):
     """Otherwise, at a later boot, slurmd would accept jobs before the homes are mounted."""
     packaged = Path(f"/lib/systemd/system/{name}.service")
     if not packaged.exists():

@@ -185,7 +185,7 @@ def test_a_fast_run_on_unequal_nodes_is_short():
     assert (judged.verdict, judged.reasons) == ("short", ("inst-1: rail mlx5_3 is not active",))
 
 
-def test_a_step_that_failed_is_unknown_and_named():
+def test_a_failed_step_is_named_and_makes_the_verdict_unknown():
     judged = judge(with_step("rails", failed="the run rails exited with status 1"), ASKED)
     assert judged.verdict == "unknown"
     assert judged.reasons == ("rails: the run rails exited with status 1",)
