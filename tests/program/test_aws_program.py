@@ -237,7 +237,7 @@ def test_settings_that_cannot_change_on_running_machines_need_a_new_template_and
     assert template(program(merged(STORED, changed))[0])["namePrefix"] != template(whole[0])["namePrefix"]
 
 
-def test_if_no_image_is_set_new_machines_get_the_newest_image_and_running_machines_stay():
+def test_new_machines_get_the_newest_image_but_running_machines_stay_if_the_stack_file_names_no_image():
     found, _ = program({"image": None, "login": {"image": None}})
     assert template(found)["imageId"] == found.named("cluster-login-instance")["ami"] == "ami-newest"
     again = ran(**{"busbar:made-of": found.named("cluster-pool-gpu-p5-0")["tags"]["busbar:made-of"]})
@@ -888,7 +888,7 @@ def test_resources_that_aws_creates_slowly_have_long_timeouts(patience):
     }
 
 
-def test_of_the_network_of_a_retained_file_system_only_the_parts_that_cost_nothing_are_retained(protection):
+def test_a_retained_file_system_retains_only_those_parts_of_its_network_that_cost_nothing(protection):
     program(storage(home={"onDestroy": "retain"}))
     left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}
     ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}

@@ -143,7 +143,7 @@ def test_on_one_node_mpirun_needs_no_program_that_reaches_other_pods(cluster):
     assert "plm_rsh_agent" not in request["launch"]["mca"]
 
 
-def test_first_contact_and_build_and_measurement_run_again_only_for_new_pods(cluster):
+def test_only_new_pods_cause_another_first_contact_and_build_and_measurement(cluster):
     def texts(uids: tuple[str, str]) -> list[str]:
         found = cluster(lines={"cluster-objects": pods(*uids)})
         return [named(found, f"acceptance-{stage}")["stdin"] for stage in ("ready-contact", "build", "measure")]

@@ -165,7 +165,7 @@ def engine(folder, monkeypatch, script: str) -> None:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_the_ids_in_the_state_come_from_the_engine_and_if_the_engine_fails_the_creation_is_refused(monkeypatch, tmp_path):
+def test_the_creation_is_refused_if_the_engine_cannot_list_the_ids_in_the_state(monkeypatch, tmp_path):
     monkeypatch.undo()
     state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
     engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
@@ -192,7 +192,7 @@ def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_on_aws_only_a_running_machine_with_a_nodes_number_prevents_the_creation_of_that_node():
+def test_the_creation_of_a_node_on_aws_is_prevented_only_by_a_running_machine_with_the_nodes_number():
     two = {name: tags for name, tags in ran().items() if name != "i-2"}
     program(nodes(static=3), running=two)
     asked(HOOKS["cluster-pool-gpu-p5-2-never-twice"])

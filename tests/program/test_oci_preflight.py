@@ -399,7 +399,7 @@ def test_a_stack_is_refused_if_its_existing_subnets_lack_a_route_or_a_rule_or_fr
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
 
 
-def test_if_a_subnet_cannot_be_read_the_refusal_names_the_subnet_and_its_key_and_the_needed_permission(asked):
+def test_the_refusal_of_an_unreadable_subnet_names_the_subnet_and_its_key_and_the_needed_permission(asked):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused
 

@@ -150,7 +150,7 @@ def test_an_import_fails_without_a_route_to_the_internet(stage):
         network.apply_vcn(stage.world, vcn())
 
 
-def test_an_image_can_be_imported_by_digest_and_each_import_writes_a_different_file(unpacked):
+def test_each_import_writes_a_different_file_even_of_an_image_that_is_given_by_digest(unpacked):
     ask = "import sys; sys.path.insert(0, '/usr/lib/rehearsal/python'); from rehearsal.image import registry; "
     digest = on(unpacked, "node0", f"python3 -c {quote(ask + 'print(registry._tests().digest())')}").stdout.strip()
     uri = f"docker://public.ecr.aws#hpc-cloud/nccl-tests@{digest}"

@@ -99,7 +99,7 @@ def test_a_host_sees_nothing_of_the_machine_that_it_runs_on(stage):
     assert len(set(keys.values())) == 3
 
 
-def test_make_on_a_host_links_prebuilt_objects_of_nccl_tests_and_compiles_only_after_a_source_has_changed(stage):
+def test_a_host_compiles_nccl_tests_only_after_a_source_has_changed_and_else_links_prebuilt_objects(stage):
     packed = base64.b64encode(gzip.compress(archive())).decode()
     stage.inside("gpu0", f"cd && base64 -d <<< {packed} | tar -xzf -")
     make = "cd ~/nccl-tests && make MPI=1 MPI_HOME=/usr/mpi/gcc/openmpi-4.1.2a1 CUDA_HOME=/usr/local/cuda NCCL_HOME=/usr"

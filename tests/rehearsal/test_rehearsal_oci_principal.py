@@ -136,7 +136,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         end_world(World.at(folder / "world"))
 
 
-def test_the_controllers_programs_launch_list_and_terminate_machines_as_an_instance_principal(account: Account) -> None:
+def test_the_controller_launches_and_lists_and_terminates_machines_as_an_instance_principal(account: Account) -> None:
     launched, there, one, failed = account.controller()
     assert (launched, failed) == ([[], []], {})
     assert sorted(machine[2] for machine in there) == ["10.0.1.2", "10.0.1.3"]

@@ -74,7 +74,7 @@ def test_an_update_of_an_on_demand_stack_rents_no_node_and_says_how_to_measure(b
     assert stage.machines(cloud) == 2, "the controller, and a login node beside it"
 
 
-def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built, cloud):
+def test_the_log_of_a_job_that_starts_its_nodes_has_the_bandwidth(built, cloud):
     stage, _ = built
     log = ran_test_job(stage)
     assert (f"image {STACK.container}: /home/.busbar/images/" in log) == (cloud == "aws"), log

@@ -371,7 +371,7 @@ def test_after_a_replacement_of_the_slow_node_all_three_nodes_pass_and_only_the_
     assert stage.ever_booted() == booted + 2, "only the replacement of the slow node was rented"
 
 
-def test_a_node_is_left_out_with_the_documented_command_and_the_other_nodes_pass(built):
+def test_the_other_nodes_pass_after_the_documented_command_has_left_one_node_out(built):
     stage = built[0]
     before, booted = {one["name"] for one in stage.outputs()["nodes"]}, stage.ever_booted()
     name = max(before)

@@ -528,7 +528,7 @@ def test_the_example_program_checks_the_certificate_only_if_a_public_key_is_conf
         consumer(monkeypatch, publicKey=LINE)
 
 
-def test_a_certificate_contains_checks_and_looks_and_a_users_own_gate_and_both_transcripts_of_a_retest():
+def test_a_certificate_contains_the_checks_and_looks_and_the_users_own_gate_and_both_transcripts_of_a_retest():
     first = {"of": "first", "sha256": "cd" * 32}
     said = statement(replace(ACCEPTANCE, own_gate=True, retested=True, others=[first]))["predicate"]
     assert said["transcripts"] == [{"of": "decided", "sha256": ACCEPTANCE.transcript_sha256}, first]

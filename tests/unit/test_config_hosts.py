@@ -133,7 +133,7 @@ def test_a_missing_known_hosts_file_counts_as_a_missing_host_key(given):
     ],
     ids=["plain", "ini"],
 )
-def test_inventory_files_in_plain_and_ini_format_name_the_machines(given, tmp_path, text):
+def test_machines_come_from_inventory_files_in_plain_and_in_ini_format(given, tmp_path, text):
     file = tmp_path / "inventory"
     file.write_text(text)
     wanted = parsed(given | {"nodes": {}, "inventory": str(file)})

@@ -73,7 +73,7 @@ def test_a_few_answers_make_a_stack_file_that_a_preview_accepts(home, target):
         ("gcp", {}, "TARGET is 'gcp'; it must be one of"),
     ],
 )
-def test_values_that_a_preview_would_refuse_are_refused_with_their_path_and_nothing_is_written(home, target, changes, says):
+def test_values_that_a_preview_would_refuse_are_refused_with_their_path_before_anything_is_written(home, target, changes, says):
     file, sentences = made(target, home, **changes)
     assert file is None
     assert says in " ".join(sentences)

@@ -160,7 +160,7 @@ def test_the_single_file_runs_and_contains_the_programs_that_are_sent_to_nodes(t
     assert "def know(path" in ran.stdout
 
 
-def test_the_single_file_contains_all_programs_and_packing_the_file_twice_gives_the_same_bytes():
+def test_the_single_file_contains_all_programs_and_has_the_same_bytes_when_it_is_packed_again():
     packed = programs.archive()
     assert packed == programs.archive()
     names = zipfile.ZipFile(BytesIO(packed)).namelist()

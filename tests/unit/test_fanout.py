@@ -77,7 +77,7 @@ def test_the_first_node_runs_the_command_locally_and_the_others_run_it_over_ssh_
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=~/.ssh/known_hosts"} <= set(fanout.SSH)
 
 
-def test_a_command_that_takes_too_long_is_stopped_and_its_answer_has_status_124(programs):
+def test_a_command_that_takes_too_long_is_stopped_and_gets_status_124(programs):
     programs.ends = {"10.0.0.2": [LATE]}
     found = fanout.on("10.0.0.2", "sleep", b"", 5)
     assert (found.status, found.out, found.why, programs.killed) == (124, "", "no answer within 0 s", 1)

@@ -343,7 +343,7 @@ def test_a_run_with_reduction_by_switches_but_no_published_number_is_unknown_unl
     assert judged(reduced(own, 220), own).verdict == "pass"
 
 
-def test_if_switches_do_the_all_gather_the_rails_carry_only_each_nodes_own_part():
+def test_the_rails_carry_only_each_nodes_own_part_if_switches_do_the_all_gather():
     asked = Asked(a_plan(end_bytes=8 * GIB, begin_bytes=1024**2, collectives=("all_gather",)), H100, 8)
     line = real(asked, 0.9)
     own = least_bytes(asked.plan, H100, 8, in_network=True)

@@ -356,7 +356,7 @@ def test_a_running_mpi_job_is_kept_and_an_mpi_job_that_succeeded_or_failed_is_re
         assert ("delete" in cluster.verbs()) is made_again, kind
 
 
-def test_if_mpi_operator_creates_no_pods_the_operators_message_about_the_job_is_shown(cluster):
+def test_the_operators_message_about_the_job_is_shown_if_mpi_operator_creates_no_pods(cluster):
     cluster.groups.add("kubeflow.org")
     cluster.coming = []
     assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator created no pod"

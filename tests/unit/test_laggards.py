@@ -85,7 +85,7 @@ def test_at_most_sixteen_findings_are_reported(monkeypatch):
 STAT = "{pid} (all) reduce (perf) {state} 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0 20\n"
 
 
-def test_ranks_are_the_processes_of_the_test_program_with_their_processor_time_in_half_a_second(monkeypatch):
+def test_each_rank_of_the_test_program_is_reported_with_its_processor_time_in_half_a_second(monkeypatch):
     files = {
         "/proc/9/cmdline": b"/x/all_reduce_perf\0-b\08\0",
         "/proc/10/cmdline": b"/x/all_reduce_perf\0",

@@ -69,7 +69,7 @@ def test_the_gate_is_exactly_85_percent_of_the_line_rate(share, verdict):
 
 
 @pytest.mark.parametrize(("mib", "share"), [(4096, 0.85), (4095, 0.80), (1024, 0.80), (1023, 0.70), (512, 0.70), (511, None)])
-def test_the_fraction_of_the_rails_rate_that_the_gate_requires_follows_the_message_size(mib, share):
+def test_the_message_size_decides_which_fraction_of_the_rails_rate_the_gate_requires(mib, share):
     found = gate(a_plan(end_bytes=mib * MIB, begin_bytes=mib * MIB), GPU4, 4).limit_gb_s
     assert found == (share and pytest.approx(share * 200))
 

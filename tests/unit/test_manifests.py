@@ -127,7 +127,7 @@ def test_there_is_one_pod_for_each_named_node_and_no_two_pods_share_a_node():
     )
 
 
-def test_workers_of_an_mpi_job_equal_the_pods_of_a_job_and_the_launcher_has_no_gpus_and_no_labels():
+def test_the_launcher_of_an_mpi_job_has_no_gpus_and_no_labels_but_its_workers_equal_the_pods_of_a_job():
     replicas = one("mpi-operator", "MPIJob")["spec"]["mpiReplicaSpecs"]
     assert (replicas["Worker"]["replicas"], replicas["Launcher"]["replicas"]) == (2, 1)
     worker = replicas["Worker"]["template"]

@@ -52,7 +52,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
 
 
 @pytest.mark.usefixtures("node")
-def test_a_node_reports_its_names_processors_memory_gpus_and_versions():
+def test_a_node_reports_its_hostname_and_hardware_and_the_version_of_slurm():
     assert slurm_facts.facts() == {
         "lacks": [],
         "controls": True,

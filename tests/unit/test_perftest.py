@@ -29,7 +29,7 @@ def test_megabytes_are_converted_to_gigabits():
     assert perftest.bandwidth(text).average_gbit_s == pytest.approx(23.14, abs=0.001)
 
 
-def test_with_several_sizes_the_last_row_counts():
+def test_with_several_sizes_the_bandwidth_is_read_from_the_last_row():
     row = " 65536      1324156          0.00               23.14              0.044138"
     text = CLIENT.replace(row, f" 2          10          0.00               0.11              0.1\n{row}")
     assert perftest.bandwidth(text).size_bytes == 65536

@@ -39,7 +39,7 @@ def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
     )
 
 
-def test_every_rail_is_named_exactly_so_that_no_prefix_matches_another_device():
+def test_the_names_of_rails_are_matched_exactly_and_not_as_prefixes_of_other_devices():
     (hca,) = [word for word in words_of("all_reduce") if word.startswith("NCCL_IB_HCA=")]
     assert hca == (
         "NCCL_IB_HCA==mlx5_0,mlx5_2,mlx5_6,mlx5_8,mlx5_10,mlx5_12,mlx5_14,mlx5_16,"

@@ -351,7 +351,7 @@ def test_nothing_on_the_page_contradicts_the_verdict(found):
     assert ("Bandwidth and time" in text) == (found["busbw_gb_s"] is not None)
 
 
-def test_a_printed_page_shows_the_verdict_in_dark_ink_and_every_folded_row():
+def test_a_printed_page_shows_every_folded_row_and_the_verdict_in_dark_ink():
     printed = page_of("pass").partition("@media print")[2].partition("</style>")[0]
     for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
         assert rule in printed

@@ -207,7 +207,7 @@ def test_a_killed_worker_ends_the_run_and_the_wait_but_the_next_call_starts_a_ne
 COMPLETION = "NET/IB : Got completion from peer 10.0.1.3<40123> with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_5"
 
 
-def test_a_deciding_run_that_dies_is_reported_with_nccls_warnings_and_its_output_is_in_the_evidence(head):
+def test_a_deciding_run_that_dies_is_reported_with_nccls_warnings_and_leaves_its_output_in_the_evidence(head):
     logs = f"{head.home}/.busbar/nccl"
     body = f"echo 'head:7:7 [0] NCCL WARN {COMPLETION}' > {logs}/nccl.head.7\necho Test NCCL failure x.cu:1; exit 3\n"
     request = measure_request(head, body, logs=logs)
@@ -455,7 +455,7 @@ def test_an_invalid_request_from_the_engine_gives_a_line_with_the_reason(head, t
     assert found["failed"].startswith(why)
 
 
-def test_the_refusal_of_a_measurement_for_the_engine_is_a_line_and_the_next_attempt_measures(head):
+def test_a_refused_measurement_gives_the_engine_a_line_with_the_reason_and_is_made_at_the_next_attempt(head):
     with_smi(head, "77, python3, 30\\n", "0, 600, 3")
     request = json.dumps(measure_request(head, REAL_RUN))
     found = asked(head, request)

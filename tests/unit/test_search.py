@@ -459,7 +459,7 @@ def test_a_node_that_is_slow_half_of_the_time_is_rarely_mistaken_for_a_bad_link(
     assert Score.recall(scores) >= 0.95
 
 
-def test_of_two_halves_of_a_cluster_that_are_slow_only_with_each_other_one_half_is_named_as_a_group():
+def test_one_half_of_a_cluster_is_named_as_a_group_if_the_halves_are_slow_only_with_each_other():
     """Pairs within nodes 0 to 15 and within nodes 16 to 31 are fine. Pairs across the halves are slow, however few run.
 
     One half is named although most trials of a round are slow.

@@ -139,7 +139,7 @@ def test_a_round_is_one_run_however_many_pairs_the_round_has(fabric):
     assert runs == ["round1_0.txt"]
 
 
-def test_every_other_node_has_one_connection_that_all_rounds_share():
+def test_all_rounds_share_one_connection_to_each_of_the_other_nodes():
     with tempfile.TemporaryDirectory() as short:  # a socket's path may have 104 bytes
         three = Fabric(Path(short), 3)
         ssh = three.home / "bin" / "ssh"

@@ -188,7 +188,7 @@ def test_the_call_that_joins_a_node_contains_the_path_of_the_result_of_the_nodes
     assert base64.b64encode(b"munge").decode() in call
 
 
-def test_the_database_starts_before_slurmctld_and_the_users_exist_before_any_node_starts(machine, monkeypatch):
+def test_nodes_start_only_after_the_users_exist_and_slurmctld_starts_only_after_the_database(machine, monkeypatch):
     done: list[Any] = []
     monkeypatch.setattr(node_setup, "set_up", lambda given: done.append(sorted(given["units"])))
     monkeypatch.setattr(node_setup, "run", lambda *words: done.append(words[-1]))

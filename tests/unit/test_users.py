@@ -549,7 +549,7 @@ def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_cluster_runs_from_the_archive_and_needs_no_other_file(archive):
+def test_the_command_named_cluster_runs_from_the_archive_and_needs_no_other_file(archive):
     path = archive / "cluster"
     path.write_bytes(member.command())
     path.chmod(0o755)

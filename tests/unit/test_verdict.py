@@ -211,7 +211,7 @@ def test_a_number_too_large_for_a_float_or_a_counter_counts_as_missing():
         assert (judged.verdict, judged.reasons) == ("unknown", (f"the runner's line is not JSON: {why}",))
 
 
-def test_the_step_rails_names_the_gpu_whose_rails_are_slow():
+def test_a_gpu_whose_rails_are_slow_in_the_step_named_rails_is_named_with_the_verdict_short():
     slow = [0.049 / 8] * 8
     slow[5] = 0.002
     judged = judge(with_step("rails", groups_gb_s=slow), ASKED)
