@@ -80,7 +80,7 @@ def user_data(text: str) -> dict[str, Any]:
 # The interface to acceptance
 
 
-def test_the_aws_cluster_returns_nodes_access_plan_and_inventory(whole):
+def test_the_aws_cluster_returns_its_nodes_and_access_and_plan_and_inventory(whole):
     _, seen = whole
     assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
     assert seen["access"] == Access("ubuntu", seen["inventory"].login, "10.1.0.0/17", KEY)
@@ -120,7 +120,7 @@ def test_the_refusal_to_replace_machines_contains_number_and_price_and_names_of_
     assert said.endswith("Set aws.allowReplace to 3 to let these machines be replaced, or undo the change.")
 
 
-def test_if_the_queue_no_longer_has_the_type_of_machines_to_replace_the_refusal_says_that_the_price_is_unknown():
+def test_the_refusal_says_that_the_price_is_unknown_if_the_queue_lost_the_type_of_the_machines_to_replace():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
     said = str(refused.value)

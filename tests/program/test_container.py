@@ -213,7 +213,7 @@ def test_ranks_write_only_into_the_folder_that_is_mounted_in_the_container():
         assert path.startswith("/home/ubuntu/.busbar/"), path
 
 
-def test_trials_of_a_search_run_in_the_container_of_the_measurement():
+def test_a_search_starts_its_trials_in_the_container_of_the_measurement():
     broken = json.loads(measured())
     for step in broken["steps"]:
         for row in step["rows"] if step["name"] == "all_reduce" else ():

@@ -205,7 +205,7 @@ def test_a_preview_lists_the_objects_of_gpu_operator_and_pods_are_created_after_
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_lists_the_objects_of_multus_and_pods_are_created_after_these_objects(cluster, monkeypatch, preview):
+def test_a_preview_lists_the_objects_of_multus_which_are_created_before_the_pods(cluster, monkeypatch, preview):
     said = list[str]()
     role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: multus}\n"
     monkeypatch.setattr(secondary_networks, "fetched", lambda _url, _sha256: role)

@@ -94,7 +94,7 @@ def others(found):
 
 
 @pytest.mark.parametrize("exporter", [True, False])
-def test_one_command_installs_or_removes_the_exporter_and_nothing_else_changes(exporter):
+def test_one_command_installs_or_removes_the_exporter_without_any_other_change(exporter):
     found, without = run_program(LINES, monitoring={"exporter": exporter}), run_program(LINES)
     assert not exporters(without)
     (command,) = exporters(found)

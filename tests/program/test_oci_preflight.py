@@ -146,7 +146,7 @@ def test_only_the_nodes_that_an_update_adds_must_fit_into_the_rest_of_the_limit(
 
 
 @pytest.mark.parametrize("preflight", [True, False])
-def test_a_component_in_another_program_refuses_settings_that_break_a_rule_without_querying_the_account(monkeypatch, preflight):
+def test_without_querying_the_account_a_component_in_another_program_refuses_settings_that_break_a_rule(monkeypatch, preflight):
     """The project's own program refuses such settings earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(

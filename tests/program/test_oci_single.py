@@ -75,7 +75,7 @@ def test_the_first_boot_of_a_single_instance_sets_time_zone_local_scratch_and_ro
     ("shape", "published"),
     [("BM.GPU4.8", 233.0), ("BM.GPU.A100-v2.8", 234.9), ("BM.GPU.H100.8", 480), ("BM.GPU.H200.8", 482.3)],
 )
-def test_a_single_instance_is_judged_by_the_nvlink_limit_and_published_healthy_numbers_pass(shape, published):
+def test_published_healthy_numbers_exceed_the_nvlink_limit_by_which_a_single_instance_is_judged(shape, published):
     """233.0 is from ocitutorials (benchmark/run-nccltests, a container on one BM.GPU4.8).
 
     The other published numbers are from catalogue/gpus.py.

@@ -354,7 +354,7 @@ def test_nodes_that_always_run_are_started_by_the_controller_and_never_suspended
     assert not engine.of("ClusterNetwork"), "the update itself rents no node"
 
 
-def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_long_as_the_job_may_take():
+def test_nodes_that_always_run_get_the_test_job_of_an_update_which_waits_as_long_as_the_job_may_take():
     engine, found = always_on(ran())
     read = given(engine, "acceptance-job-result")["create"]
     assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read

@@ -144,7 +144,7 @@ def test_the_targets_oci_aws_and_hosts_with_the_exporter_read_nothing_while_outp
     assert watched.seen == []
 
 
-def test_reading_a_file_and_reading_the_clock_inside_apply_are_detected(watched, tmp_path):
+def test_an_apply_that_reads_a_file_and_the_clock_is_detected_for_both(watched, tmp_path):
     (tmp_path / "x").write_text("x")
 
     @pulumi.runtime.test

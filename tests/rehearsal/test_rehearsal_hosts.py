@@ -78,7 +78,7 @@ def test_the_first_boot_of_oracle_japans_tutorial_sets_up_rails_scratch_and_nccl
     assert "user data was here" in hosts.console(stage.world, "gpu0")
 
 
-def test_the_login_user_logs_in_through_the_bastion_and_names_are_resolved_by_the_search_domain(stage):
+def test_the_login_user_who_comes_through_the_bastion_resolves_names_by_the_search_domain(stage):
     seen = stage.ssh("10.0.1.61", "id -un; sudo -n cloud-init status; getent hosts gpu1; getent hosts nobody; env")
     assert seen.stdout.startswith("opc\nstatus: done\n10.0.1.62       gpu1.private.vcn.oraclevcn.com\n")
     assert "nobody" not in seen.stdout
@@ -176,7 +176,7 @@ def test_every_rehearsed_command_refuses_an_unknown_option(stage, name, image):
     assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
 
-def test_oracles_agent_authenticates_each_rail_and_the_real_wpa_cli_shows_the_authentication(stage):
+def test_each_rail_that_oracles_agent_authenticates_is_shown_as_authenticated_by_the_real_wpa_cli(stage):
     names = stage.inside("nine", "ls -v /run/wpa_supplicant").stdout.split()
     assert names == [f"rdma{number}" for number in range(len(names))] != []
     for name in names:

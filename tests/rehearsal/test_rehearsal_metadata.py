@@ -95,7 +95,7 @@ def test_a_role_writes_only_the_parameters_that_it_may_write(world):
     assert parameters.get(world, "/other") is None
 
 
-def test_a_machine_without_a_role_and_a_role_without_permission_write_no_parameter(world):
+def test_no_parameter_is_written_by_a_machine_without_a_role_or_whose_role_lacks_permission(world):
     record(world, may_put=[])
     assert put(Service(world.path, "h0"), "/busbar/a/key") == (404, "no role")
     record(world, may_put=[], metadata={**TEXTS, "latest/meta-data/iam/info": "{}"})

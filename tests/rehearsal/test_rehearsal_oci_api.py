@@ -268,7 +268,7 @@ def test_the_retry_token_of_a_terminated_network_is_refused(account: Account) ->
     assert code(account.launch(1, "once")) == (409, "InvalidatedRetryToken")
 
 
-def test_terminating_a_network_terminates_its_machines_and_the_network_is_listed_as_terminated(
+def test_terminating_a_network_also_terminates_its_machines_and_keeps_the_network_listed_as_terminated(
     account: Account, fakes: Fakes
 ) -> None:
     ocid = account.launched()["id"]
@@ -370,7 +370,7 @@ def test_the_machines_of_an_incomplete_launch_run_until_their_network_is_termina
     assert len(fakes.running) == 1
 
 
-def test_throttling_and_timeouts_and_lost_answers_that_are_planted_for_one_call_affect_one_call(account: Account) -> None:
+def test_a_throttling_or_timeout_or_lost_answer_planted_for_one_call_affects_only_that_call(account: Account) -> None:
     faults(
         account.cloud,
         {"kind": "throttle", "operation": "ListClusterNetworks", "times": 1},

@@ -47,7 +47,7 @@ def test_machines_are_tested_before_the_first_job_and_a_job_whose_machine_fails_
     assert "Comment=entry test: 24 GB/s with others" in out["shown"]
 
 
-def test_while_there_is_no_capacity_sinfo_shows_the_reason_and_the_job_runs_when_there_is_capacity_again(facts):
+def test_a_job_without_capacity_waits_with_the_reason_in_sinfo_and_runs_when_there_is_capacity_again(facts):
     out = facts["no_capacity"]
     assert all(reason.startswith("InsufficientInstanceCapacity: there is no capacity") for reason in out["reasons"])
     assert (out["launches_then"], out["running"]) == (1, 0)

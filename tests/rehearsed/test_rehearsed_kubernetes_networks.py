@@ -138,7 +138,7 @@ def test_unused_secondary_networks_are_removed_by_a_destroy_and_nodes_then_start
     kubectl(stage, "--namespace default delete pod theirs --wait")
 
 
-def test_if_nodes_cannot_pull_the_image_of_multus_the_nodes_and_the_failed_pull_are_named(stage):
+def test_nodes_that_cannot_pull_the_image_of_multus_are_named_with_the_failed_pull(stage):
     brings: dict[str, Any] = {"install": ["multus"], "multusImage": "registry.rehearsed/none/multus-cni:v4.1.4"}
     wanted = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": brings}, "measure": {"readyTimeout": "25 s"}})
     found = stage.up(**wanted)

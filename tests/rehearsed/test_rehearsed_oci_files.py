@@ -93,7 +93,7 @@ def test_an_unauthenticated_rail_that_has_a_link_and_an_address_is_named_before_
     assert again.status == 0, again
 
 
-def test_a_changed_mount_point_replaces_the_nodes_and_keeps_the_data_and_does_not_share_the_login_users_home(stage):
+def test_a_changed_mount_point_keeps_the_data_on_new_nodes_that_do_not_share_the_login_users_home(stage):
     """The new nodes also have another shape and an imported image, and each of their rails carries its share of the bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))

@@ -238,7 +238,7 @@ def test_one_pasted_command_opens_a_shell_on_the_head_node(built):
     assert "8" in found.text.split()
 
 
-def test_the_login_node_reads_the_exporters_through_the_nodes_firewall_and_nothing_is_measured_again(built):
+def test_the_login_node_reads_the_exporters_through_the_nodes_firewall_without_a_new_measurement(built):
     stage = built[0]
     before = stage.outputs()
     found = stage.up(monitoring={"exporter": True})

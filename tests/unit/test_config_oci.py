@@ -775,7 +775,7 @@ def test_a_pool_may_set_the_paths_of_its_software_and_a_relative_path_is_refused
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
-def test_the_number_of_addresses_in_an_existing_subnet_is_judged_by_its_range_and_only_if_the_account_was_queried():
+def test_the_room_in_an_existing_subnet_follows_from_its_range_and_is_only_a_note_if_no_account_was_queried():
     many, judged = wanted(**OWN, **pool(nodes=300)), RULES["subnet-room"].findings
     assert [one.severity for one in judged(many, Facts())] == [NOTE]
     assert not list(judged(many, own(PRIVATE, cidr="10.9.0.0/20")))

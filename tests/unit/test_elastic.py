@@ -225,7 +225,7 @@ def test_a_machine_that_is_never_listed_is_given_up_and_terminated_when_it_appea
     assert not head.cloud.running
 
 
-def test_a_machine_that_is_never_reached_fails_with_the_last_answer_as_reason_and_the_other_machine_runs(head):
+def test_one_machine_runs_while_another_that_is_never_reached_fails_with_the_last_answer_as_reason(head):
     head.silent = set(head.nodes(1))
     head.slurm.start(("7", head.nodes(2)))
     head.run(40, seconds=60)

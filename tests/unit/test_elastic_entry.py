@@ -169,7 +169,7 @@ def test_a_run_killed_at_any_step_is_continued_until_the_tested_machines_join(tm
     pytest.fail("a run was still killed at its 39th step")
 
 
-def test_pending_tests_run_at_the_same_time_and_a_new_test_does_not_wait_for_earlier_tests(tmp_path):
+def test_pending_tests_run_concurrently_and_do_not_delay_a_new_test(tmp_path):
     desk, both = Desk(str(tmp_path / "entry")), threading.Barrier(2, timeout=20)
     desk.ask("a1", "gpu/p5", [("n1", "i-1", "10.0.0.1"), ("n2", "i-2", "10.0.0.2")])
 
@@ -271,5 +271,5 @@ def test_another_program_may_remove_or_rename_a_file_of_an_entry_test_at_any_mom
     assert desk.outcome("b2") is None
 
 
-def test_machines_of_a_set_that_the_cluster_no_longer_has_are_not_tested(known):
+def test_machines_of_a_removed_set_are_not_tested(known):
     assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "the set of these machines is no longer in the cluster"

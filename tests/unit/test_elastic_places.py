@@ -118,7 +118,7 @@ def test_a_cloud_that_does_not_know_the_place_of_a_machine_yet_is_asked_again_fo
 
 
 @pytest.mark.parametrize("error", [BusyError("Throttling", "wait"), CloudError("UnauthorizedOperation", "no right")])
-def test_if_the_cloud_refuses_to_say_where_machines_are_topology_conf_stays_unchanged_and_the_log_says_why(head, error):
+def test_a_clouds_refusal_to_tell_the_places_of_machines_is_logged_and_leaves_topology_conf_unchanged(head, error):
     def refuses(*_):
         raise error
 

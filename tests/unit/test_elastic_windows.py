@@ -27,7 +27,7 @@ def closed(head: Controller, why: str = SOON, seconds: float = 61) -> None:
     head.run(seconds=seconds)
 
 
-def test_before_a_capacity_block_begins_its_nodes_are_down_with_the_reason_and_nothing_is_launched(tmp_path):
+def test_nodes_of_a_capacity_block_are_down_with_the_reason_and_not_launched_before_the_block_begins(tmp_path):
     head = Controller(tmp_path, always_on=4)
     closed(head)
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)

@@ -136,7 +136,7 @@ def test_a_complete_image_is_not_imported_again_but_a_truncated_image_is(head):
     assert len(calls(head, "import")) == 2
 
 
-def test_the_folder_of_images_is_private_and_a_writable_or_linked_folder_is_refused(head):
+def test_the_folder_of_images_is_private_and_is_refused_if_it_is_writable_for_others_or_reached_by_a_link(head):
     images = Path(built(head)["container"]["file"]).parent
     assert [one.stat().st_mode & 0o777 for one in (images.parent, images)] == [0o700, 0o700]
     images.chmod(0o777)

@@ -86,7 +86,7 @@ def test_a_machine_of_which_no_pair_was_measured_has_not_passed_even_if_the_sear
     assert found.bad["gpu-3"] == "no pair with this node was measured"
 
 
-def test_a_machine_below_the_limit_with_every_partner_has_not_passed_even_if_the_search_blames_nothing():
+def test_a_machine_whose_pairs_are_all_below_the_limit_has_not_passed_even_if_the_search_blames_nothing():
     found = verdict("t", NAMES, line((0, 1, 6.0), (1, 2, 24.0), (0, 2, 7.0)), 20.0)
     assert found.bad == {"gpu-1": "6 GB/s with gpu-2, 7 GB/s with gpu-3, 20 wanted"}
 

@@ -19,7 +19,7 @@ def test_the_committed_page_is_what_the_catalogue_gives():
     assert expected_numbers.page() == PAGE.read_text(), "run: python -m tools.expected_numbers > docs/expected-numbers.md"
 
 
-def test_every_machine_has_numbers_or_a_reason():
+def test_every_machine_has_either_expected_numbers_or_a_reason_for_their_absence():
     text = PAGE.read_text()
     for shape in expected_numbers.machines():
         assert (f"| {shape.name} |" in text) != (f"- {shape.name}: " in text), shape.name

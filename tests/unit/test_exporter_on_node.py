@@ -109,7 +109,7 @@ def test_other_programs_in_the_exporters_folder_stay_when_the_exporter_is_remove
     assert [one.name for one in machine.program.parent.iterdir()] == ["elastic.pyz"]
 
 
-def test_iptables_gets_one_rule_for_each_reader_and_the_rules_are_saved_for_the_next_boot(machine, capsys):
+def test_iptables_gets_one_rule_for_each_reader_and_keeps_the_rules_for_the_next_boot(machine, capsys):
     machine.rules.write_text("old")
     machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (0, "new", "")}
     machine.main(capsys)

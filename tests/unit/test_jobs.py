@@ -133,7 +133,7 @@ def test_waiting_for_a_run_that_ended_because_the_disk_was_full_raises_that_reas
 
 
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
-def test_waiting_stops_300_s_after_twice_the_given_timeout_or_else_after_twice_the_requests_timeout(
+def test_a_wait_ends_300_s_after_twice_its_timeout_which_is_by_default_the_timeout_of_the_request(
     here, monkeypatch, given, bound
 ):
     clock = SimpleNamespace(now=1000.0)

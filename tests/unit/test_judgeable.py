@@ -47,7 +47,7 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_one_r
     assert said.endswith("[shape-joined]")
 
 
-def test_a_complete_rack_on_aws_is_accepted_but_not_more_nodes_or_a_collective_without_an_nvlink_gate():
+def test_on_aws_a_complete_rack_is_accepted_while_more_nodes_or_a_collective_without_an_nvlink_gate_are_refused():
     bought = {"option": "capacity-block", "reservation": "cr-1"}
 
     def said(count: int, leave_out: tuple[int, ...] = (), **measure) -> str:

@@ -212,7 +212,7 @@ def test_the_gate_is_the_lower_of_the_gates_for_rails_and_for_nvlink(shape, node
 
 
 @pytest.mark.parametrize("name", ["g6e.48xlarge", "g7e.48xlarge"])
-def test_machines_limited_by_pcie_have_a_ceiling_but_no_gate_unless_the_user_sets_a_gate(name):
+def test_machines_limited_by_pcie_have_a_ceiling_but_no_gate_except_one_that_the_user_sets(name):
     row = INSTANCES[name].shape()
     shape = dataclasses.replace(row, rdma=Rdma(4, row.unnamed[1], tuple("abcd"), ""))
     assert ceiling.bound_gb_s("all_reduce", shape, 2) == shape.pcie_gbytes_per_s

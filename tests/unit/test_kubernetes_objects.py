@@ -102,7 +102,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_of_the_cluster_is_refused_in_a_sentence_and_nothing_is_changed(cluster, name):
+def test_a_fault_of_the_cluster_is_refused_in_a_sentence_before_anything_is_changed(cluster, name):
     plant, sentence = FAULTS[name]
     plant(cluster)
     before = dict(cluster.objects)

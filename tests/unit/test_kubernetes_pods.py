@@ -84,7 +84,7 @@ def test_a_kubectl_that_the_image_cannot_run_is_named_and_the_sentence_says_what
     )
 
 
-def test_kubectl_uses_the_given_kubeconfig_and_context_and_a_missing_kubectl_is_refused(tmp_path, monkeypatch):
+def test_a_missing_kubectl_is_refused_while_an_existing_one_gets_the_given_kubeconfig_and_context(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "kubectl").write_text("#!/bin/sh\n")

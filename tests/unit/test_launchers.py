@@ -132,7 +132,7 @@ def test_in_containerd_mpirun_of_the_image_follows_the_command_that_starts_the_c
         launcher.command(launch("containerd")._replace(start=[]), NODES[:1], [ranks()])
 
 
-def test_with_pyxis_slurm_starts_the_ranks_in_the_image_and_mpi_gets_its_parameters_as_variables():
+def test_slurm_with_pyxis_starts_the_ranks_in_the_image_while_mpi_gets_its_parameters_as_variables():
     words = launcher.command(launch("pyxis"), NODES[:2], [ranks()])
     assert words[:2] == ["env", "A=b"]
     assert words[7:] == [*TASKS[3:], "env", "NCCL_DEBUG=INFO", "OMPI_MCA_btl=tcp,self", "/bin/echo", "-b", "8"]
@@ -160,7 +160,7 @@ def test_an_unknown_launcher_is_refused_by_name():
         launcher.command(launch("charm"), NODES, [ranks()])
 
 
-def test_the_hostfile_names_every_node_and_a_single_machine_uses_localhost():
+def test_a_hostfile_has_the_addresses_of_several_nodes_but_localhost_for_a_single_machine():
     assert mpirun.hostfile(NODES[:2], 8) == "10.0.0.1 slots=8\n10.0.0.2 slots=8\n"
     assert mpirun.hostfile(NODES[:1], 8) == "localhost slots=8\n"
 
@@ -220,7 +220,7 @@ def test_a_request_is_read_back_as_it_was_written(request_):
     assert protocol.data(protocol.request(request_)) == request_
 
 
-def test_a_search_after_a_verdict_of_short_requests_trials_and_a_retest():
+def test_trials_and_a_retest_are_requested_by_a_search_after_the_verdict_short():
     found = protocol.request(REQUESTS[2])
     assert found.trials is not None
     assert found.again is not None

@@ -177,7 +177,7 @@ def test_nvlink_must_have_sent_four_tenths_of_the_bytes_that_a_collective_moves(
 
 
 @pytest.mark.parametrize("name", ["all_gather", "broadcast"])
-def test_fewer_bytes_suffice_if_nvlinks_switch_may_copy_and_no_ring_is_forced(name):
+def test_fewer_bytes_suffice_if_no_ring_is_forced_and_the_switch_of_nvlink_may_copy(name):
     plan = a_plan(end_bytes=4096 * MIB, collectives=(name,))
     free = a_plan(end_bytes=4096 * MIB, collectives=(name,), exports={"NCCL_ALGO": "NVLS"})
     assert inside_bytes(plan, H200) == 7 * inside_bytes(free, H200)

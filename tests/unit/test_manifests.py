@@ -148,7 +148,7 @@ def test_a_pod_takes_all_gpus_and_is_privileged_only_for_rdma_without_a_device_p
     assert tcp["securityContext"] == {"allowPrivilegeEscalation": False}
 
 
-def test_a_rails_interface_is_moved_into_the_pod_and_so_is_its_rdma_device_if_a_pci_address_is_given():
+def test_only_with_a_pci_address_does_a_pod_get_the_rails_rdma_device_besides_its_interface():
     assert one("privileged", "Job")["spec"]["template"]["metadata"]["annotations"] == {
         "k8s.v1.cni.cncf.io/networks": "busbar-rail0@net1"
     }

@@ -38,7 +38,7 @@ def test_many_groups_are_summarised_by_the_slowest_groups_and_the_median():
 @pytest.mark.parametrize(
     "slowest", [None, [], {}, "", 7, [[1, 1.5], "x"], [[1, 1.5], [2]], [[300, 1.5]], [[-1, 1.5]], [[1, -1.5]], [["1", 1.5]]]
 )
-def test_a_summary_of_groups_with_an_invalid_list_of_the_slowest_groups_is_not_read(slowest: Any):
+def test_a_summary_whose_list_of_the_slowest_groups_is_invalid_is_not_read(slowest: Any):
     assert groups(MANY | {"slowest": slowest}, 300) is None
 
 

@@ -137,7 +137,7 @@ def test_one_machine_whose_gpus_have_half_of_their_nvlinks_is_short_and_names_nv
 
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
-def test_one_machine_whose_gpus_exchange_through_main_memory_is_short_and_names_the_path(row):
+def test_a_single_machine_whose_gpus_exchange_through_main_memory_is_short_and_the_reason_names_the_path(row):
     line = whole(row, 0.1)
     line["transport"]["said"]["channels"] = {"SHM/direct": 16}
     found = judged(line, row)

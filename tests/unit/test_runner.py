@@ -265,7 +265,7 @@ def test_ncclras_is_taken_from_the_nccl_that_nccl_tests_was_built_against_even_i
     assert "; NCCL says: rank 1 is missing" in json.loads(head.run(request)[1])["steps"][0]["failed"]
 
 
-def test_thousands_of_odd_rows_give_20_problems_and_the_number_of_further_problems(head):
+def test_of_thousands_of_odd_rows_20_are_listed_as_problems_while_the_others_are_counted(head):
     odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
     line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
@@ -517,7 +517,7 @@ def near():
         yield Head(Path(folder))
 
 
-def test_one_connection_to_every_other_node_is_opened_first_and_later_calls_may_share_that_connection(near):
+def test_a_connection_to_each_further_node_is_opened_before_the_calls_that_may_share_it(near):
     """The stand-in for ssh logs its arguments and runs the command on this machine."""
     near.tool("ssh", f'echo "$*" >> {near.home}/calls; for last; do :; done; exec sh -c "$last"\n')
     nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
@@ -549,7 +549,7 @@ def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_
     assert status == 0, err
 
 
-def test_a_node_without_the_programs_gets_all_programs_and_nothing_else_is_left_on_that_node(near):
+def test_a_node_without_the_programs_gets_all_of_them_but_no_other_file(near):
     """The node `other` has its own home folder; the head node keeps the test's home folder."""
     far = near.home / "far"
     near.tool("ssh", f'for last; do :; done; exec sh -c "$(echo "$last" | sed s,{near.home},{far},g)"\n')

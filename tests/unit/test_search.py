@@ -238,7 +238,7 @@ def test_a_trial_without_a_number_counts_as_slow_and_keeps_its_reason():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
-def test_a_number_that_is_nan_infinite_or_negative_counts_as_no_number(value):
+def test_a_pair_whose_number_is_nan_or_infinite_or_negative_is_suspected(value):
     search = Search(4, 1)
     trials = search.next_round()
     search.record([Sample(trial, value if trial.nodes == (0, 1) else 40.0, "") for trial in trials])

@@ -218,7 +218,7 @@ def cluster(tmp_path, monkeypatch) -> Applied:
     return made
 
 
-def test_a_secondary_network_is_applied_without_force_and_the_program_waits_for_its_pods_on_the_stacks_nodes(cluster, capsys):
+def test_the_program_applies_a_secondary_network_without_force_and_waits_for_its_pods_on_the_stacks_nodes(cluster, capsys):
     kubernetes_secondary_network.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "multus", "nodes": ["gpu0", "gpu1"]}
     assert cluster.verbs().count("apply") == 2
@@ -316,7 +316,7 @@ def test_a_secondary_network_that_other_pods_use_is_kept_and_reported(cluster, m
     )
 
 
-def test_whereabouts_is_removed_although_networks_without_whereabouts_and_finished_pods_exist(cluster, monkeypatch):
+def test_whereabouts_is_removed_although_finished_pods_and_networks_without_whereabouts_exist(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.definitions = [NETWORK | {"spec": {"config": '{"ipam": {"type": "host-local"}}'}}]
     cluster.pods = [ATTACHED | {"status": {"phase": "Succeeded"}}]

@@ -88,7 +88,7 @@ def test_sssd_requires_the_controllers_certificate_and_ignores_ids_below_1000():
     assert {"auth_provider = none", "sudo_provider = none"} <= set(lines)
 
 
-def test_the_certificate_that_openssl_makes_names_the_controller(tmp_path):
+def test_the_controller_is_named_in_the_certificate_that_openssl_makes(tmp_path):
     (tmp_path / "conf").write_text(directory.certificate_request("head", "10.0.0.2"))
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-config", "conf"]
     subprocess.run([*make, "-keyout", "key", "-out", "made"], cwd=tmp_path, check=True, capture_output=True)
