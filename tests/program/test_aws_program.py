@@ -352,7 +352,7 @@ def test_every_queue_has_its_own_template_and_machines():
     assert sorted(one["instanceType"] for one in found.of("LaunchTemplate")) == ["p4d.24xlarge", "p5.48xlarge"]
 
 
-def test_if_two_queues_have_equal_entries_of_machines_each_queue_gets_a_launch_template_of_its_own():
+def test_two_queues_with_equal_entries_of_machines_get_a_launch_template_each():
     queues = [
         {"name": name, "machines": [GPU | {"type": "p5.48xlarge", "static": 0, "dynamic": 4}]} for name in ("gpu", "test")
     ]
@@ -376,7 +376,7 @@ def test_queues_in_another_order_keep_their_machines():
 # The network
 
 
-def test_the_network_has_two_address_ranges_two_subnets_and_a_default_route_for_each_subnet(cloud):
+def test_the_network_has_two_address_ranges_and_two_subnets_with_a_default_route_each(cloud):
     assert cloud.one("Vpc") | {"tags": 0} == {
         "cidrBlock": "10.0.0.0/16",
         "enableDnsSupport": True,
@@ -422,7 +422,7 @@ def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]
     return program({"preflight": True} | wanted, answers=account(**network_of(**changes)))
 
 
-def test_machines_in_an_existing_network_use_the_subnets_of_that_network_and_no_network_is_created():
+def test_a_stack_in_an_existing_network_uses_that_networks_subnets_and_creates_no_network():
     found, seen = owned(existing())
     kinds = {kind.partition(":")[2].partition("/")[0] for kind, _, _ in found.made if kind.startswith("aws:")}
     network = ("Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "NatGateway", "Eip", "VpcEndpoint")
@@ -1045,7 +1045,7 @@ def test_machines_of_a_capacity_block_wait_until_the_block_has_begun():
     assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "without static machines nothing waits"
 
 
-def test_slurms_controller_gets_the_capacity_block_of_its_nodes_and_no_update_waits_for_the_block():
+def test_no_update_waits_for_the_capacity_block_that_slurms_controller_gets_for_its_nodes():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     machines = nodes(static=0, dynamic=4, alwaysOn=4)
     for how, block in (

@@ -182,9 +182,7 @@ metadata: {name: clusterpolicies.nvidia.com}
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_lists_the_objects_of_gpu_operator_and_pods_are_created_after_these_objects(
-    cluster, tmp_path, monkeypatch, preview
-):
+def test_a_preview_lists_the_objects_of_gpu_operator_which_are_created_before_the_pods(cluster, tmp_path, monkeypatch, preview):
     chart, said = tmp_path / "chart.tgz", list[str]()
     chart.write_bytes(b"chart")
     monkeypatch.setattr(operator, "rendered", lambda _: CHART)

@@ -112,7 +112,7 @@ def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refuse
 
 
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
-def test_nodes_of_another_stack_with_the_same_names_do_not_count_as_nodes_of_this_stack(asked, stack, refuses):
+def test_nodes_with_the_same_names_in_another_stack_are_not_taken_for_nodes_of_this_stack(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
     there = [
         {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}

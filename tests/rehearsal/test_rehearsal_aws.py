@@ -63,7 +63,7 @@ def test_the_rehearsed_network_matches_the_resources_of_the_stack(cloud: Cloud, 
     assert plan.resolver == "169.254.169.253"
 
 
-def test_a_rule_with_a_peer_group_names_the_group_and_a_rule_with_a_cidr_names_the_cidr(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_rule_names_its_peer_group_if_it_has_one_and_otherwise_its_cidr(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.head()
     (plan,) = fakes.plans.values()

@@ -101,7 +101,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         end_world(World.at(folder / "world"))
 
 
-def test_the_controllers_programs_launch_list_and_terminate_machines_with_the_controllers_role(account: Account) -> None:
+def test_the_controllers_programs_launch_and_list_and_terminate_machines_with_the_controllers_role(account: Account) -> None:
     launched, there, none = account.controller(account.head)
     assert launched[0] == launched[1], "one client token launches machines only once"
     assert sorted(machine[0] for machine in there) == sorted(launched[0])

@@ -326,7 +326,7 @@ def test_enlarging_a_pool_starts_machines_in_the_pools_cluster_network_and_retur
     assert resized(account, made, 2).body["lifecycleState"] == "RUNNING"
 
 
-def test_a_pool_that_cannot_grow_keeps_its_machines_and_the_requested_size_and_its_work_request_has_the_reason(
+def test_a_pool_that_cannot_grow_has_the_reason_in_its_work_request_and_keeps_its_machines_and_the_requested_size(
     account: Account, fakes: Fakes
 ) -> None:
     made = account.launched(1)

@@ -115,7 +115,7 @@ def test_ubuntu_hosts_use_the_real_apt_get_of_the_rehearsing_machine(stage: Stag
         network.apply_vcn(stage.world, vcn())
 
 
-def test_packages_create_the_user_accounts_files_and_services_of_their_distribution(stage: Stage) -> None:
+def test_packages_create_the_users_and_files_and_services_of_their_distribution(stage: Stage) -> None:
     known = "getent passwd slurm munge | cut -d: -f1; ls /etc/slurm; ls /etc/munge; systemctl is-active munge"
     assert stage.inside("oracle", known).stdout.split() == ["munge", "cgroup.conf", "slurm.conf", "inactive"]
     assert stage.inside("ubuntu", known).stdout.split() == ["slurm", "munge", "munge.key", "active"]

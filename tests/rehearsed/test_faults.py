@@ -82,7 +82,7 @@ def test_a_slow_rail_on_one_of_three_hosts_is_named_with_its_evidence_and_the_ne
     assert float(slow_gb_s) < 0.7 * float(fine_gb_s), "the suggested command measures that the rail is slow"
 
 
-def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_other_machines_pass(three):
+def test_the_other_machines_pass_after_the_documented_command_leaves_out_the_slow_machine(three):
     """The machine is no longer used, and its rail stays slow. The stack replaces no machine that belongs to the user."""
     stage, settings = three
     (name,) = stage.outputs()["measured"]["search"]["culprits"][0]["nodes"]

@@ -127,7 +127,7 @@ def machines(stage: Stage) -> list[str]:
     return [each["id"] for each in sorted(found, key=lambda each: str(each["urn"]))]
 
 
-def test_changed_tags_time_zone_exporter_and_login_image_replace_only_the_login_node_as_the_preview_says(built):
+def test_a_change_of_tags_and_time_zone_and_exporter_and_login_image_replaces_only_the_login_node_as_previewed(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
     seen = stage.preview(**CHANGED)

@@ -93,7 +93,7 @@ def test_jobs_get_nodes_below_one_switch_if_the_cloud_has_such_nodes(facts):
     ]
 
 
-def test_while_a_capacity_block_is_not_active_its_node_set_is_down_with_the_reason_and_jobs_wait_for_the_block(facts):
+def test_jobs_wait_for_a_capacity_block_whose_node_set_is_down_with_the_reason_until_the_block_is_active(facts):
     out = facts["capacity_for_some_time"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]

@@ -52,7 +52,7 @@ def test_two_pods_are_measured_over_their_rail_and_the_verdict_is_a_pass(built):
     assert " kubectl --namespace busbar exec " in stage.outputs()["ssh"].replace("'", " ")
 
 
-def test_the_rail_is_reached_by_tcp_and_the_missing_rdma_device_is_reported(built):
+def test_a_rail_that_is_reached_by_tcp_is_reported_as_lacking_its_rdma_device(built):
     stage, _ = built
     (proofs,) = [one for one in stage.outputs()["measured"]["checks"] if one["name"] == "proofs"]
     assert proofs["state"] == "skipped"
@@ -178,7 +178,7 @@ def test_a_user_without_permissions_is_told_which_permissions_are_missing(built)
     assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch serviceaccounts" in found.text
 
 
-def test_after_pods_are_replaced_contact_and_build_and_measurement_run_again_and_the_former_pods_evidence_is_kept(built):
+def test_after_a_replacement_of_pods_the_measurement_runs_again_and_the_former_pods_evidence_is_kept(built):
     # This test deletes pods only once: each time a Job loses pods, the cluster doubles its wait before it creates new pods.
     stage, _ = built
     before, evidence = pods(stage), stage.outputs()["measured"]["evidence"]

@@ -56,7 +56,7 @@ def test_checks_made_inside_the_container_are_in_the_outputs(built, digest):
     assert (versions["mpi"], versions["cuda"]) == (versions["mpirun"], "cuda-12.8")
 
 
-def test_first_boot_sets_up_the_machine_as_the_vendors_tutorial_does_and_images_are_on_the_machines_own_disks(built):
+def test_first_boot_follows_the_vendors_tutorial_and_keeps_images_on_the_machines_own_disks(built):
     shown = built[0].on_host(
         "date +%Z; findmnt -n -o TARGET /mnt/localdisk; sudo ls /mnt/localdisk/containerd; nvidia-ctk cdi list 2>/dev/null; "
         "ls -d /usr/mpi /opt/openmpi* 2>/dev/null || true"

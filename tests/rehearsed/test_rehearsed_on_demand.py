@@ -142,7 +142,7 @@ sinfo -h -o %P
 """
 
 
-def test_a_user_submits_jobs_on_a_login_node_without_the_controllers_rights(built, cloud):
+def test_without_the_controllers_rights_a_user_submits_jobs_on_a_login_node(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]

@@ -63,7 +63,7 @@ def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_in_the
     assert left_of(stage.world) == []
 
 
-def test_after_a_crashed_update_the_next_update_names_the_import_command_and_no_machine_is_rented_twice(stage):
+def test_the_update_after_a_crash_rents_no_machine_twice_and_names_the_import_command(stage):
     before = stage.ever_booted()
     stage.faults({"kind": "crash", "operation": "CreateClusterNetwork"})
     assert stage.up().status != 0
@@ -212,7 +212,7 @@ def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built
     assert operator not in text
 
 
-def test_the_evidence_has_the_output_and_the_json_result_of_each_step_without_environments(built):
+def test_the_evidence_has_each_steps_output_and_json_result_but_no_environment(built):
     stage = built[0]
     measured = stage.outputs()["measured"]
     unpacked = f"gzip -dc {measured['evidence']['path']}"

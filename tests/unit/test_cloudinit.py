@@ -142,7 +142,7 @@ def test_all_sixteen_rails_of_bm_gpu4_8_are_named_in_a_first_boot_of_oracle_linu
         assert f"enp{bus}s0f1" in script
 
 
-def test_no_first_boot_stops_the_firewall_and_no_login_node_trusts_a_network():
+def test_no_first_boot_stops_the_firewall_nor_does_a_login_node_trust_a_network():
     for name, text in TEXTS.items():
         assert "stop firewalld" not in text
         assert "disable firewalld" not in text

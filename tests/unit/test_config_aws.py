@@ -1015,7 +1015,7 @@ def test_the_region_follows_from_the_zone_and_must_equal_the_providers_region():
     assert read.parse(texts(GIVEN), region="ap-northeast-1")
 
 
-def test_absent_file_systems_get_the_defaults_and_null_means_no_file_system_and_mirrors_are_read():
+def test_absent_file_systems_get_the_defaults_while_null_means_no_file_system():
     assert parsed().wanted.storage.systems == {"lustre": Lustre(), "home": Home()}
     assert parsed(aws={"storage": {"lustre": None}}).wanted.storage.systems == {"home": Home()}
     found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).wanted

@@ -121,7 +121,7 @@ def test_the_refusal_of_a_host_whose_key_is_not_pinned_names_the_command_that_re
     assert "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519" in said
 
 
-def test_a_missing_known_hosts_file_counts_as_a_missing_host_key(given):
+def test_without_a_known_hosts_file_a_node_is_refused_for_its_missing_host_key(given):
     assert "holds no host key of 10.0.0.1" in refused(given | {"knownHosts": "/nowhere/known_hosts"})[0]
 
 

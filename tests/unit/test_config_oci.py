@@ -767,7 +767,7 @@ def test_fallback_domains_that_offer_the_shape_break_no_rule_and_cause_a_note_if
     assert NOTE in {one.severity for one in notes if one.rule == "slurm-fallback-domains"}
 
 
-def test_a_pool_may_set_the_paths_of_its_software_and_a_relative_path_is_refused():
+def test_a_pool_may_set_only_absolute_paths_of_its_software():
     (usual,) = wanted().pools
     (own,) = wanted(**pool(software={"mpi": ["/opt/openmpi-5.0.8"], "nccl": ["/opt/nccl"]})).pools
     assert own.homes == Homes(("/opt/openmpi-5.0.8",), usual.homes.cuda, ("/opt/nccl",))
@@ -791,7 +791,7 @@ def test_a_growing_pool_and_an_unchanged_pool_terminate_no_node():
         assert check(RULES, wanted(**keeps), same) == ()
 
 
-def test_setting_share_login_user_replaces_the_machines_of_a_pool():
+def test_a_change_of_share_login_user_replaces_the_machines_of_a_pool():
     own, shared = (wanted(**on_demand() | {"storage": {"home": {"shareLoginUser": shared}}}) for shared in (False, True))
     assert own.machines(own.pools[0]) == wanted(**on_demand()).machines(own.pools[0])
     assert shared.machines(shared.pools[0]) != own.machines(own.pools[0])
@@ -874,7 +874,7 @@ def test_pools_may_differ_in_shape():
     assert found.sizes == {"gpu": 2, "h100": 0}
 
 
-def test_mount_and_share_login_user_may_be_set_for_an_existing_file_system_on_oci():
+def test_the_keys_mount_and_share_login_user_may_be_set_for_an_existing_file_system_on_oci():
     own = {"home": {"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "mount": "/home", "shareLoginUser": True}}
     said = refused(oci=on_demand() | {"storage": own})
     assert said, "a new network contains no file system"

@@ -147,7 +147,7 @@ def without_digest(head: Head) -> None:
         (without_digest, f"nerdctl reports no digest of {IMAGE}"),
     ],
 )
-def test_a_missing_program_image_gpu_or_digest_is_reported_in_one_sentence(head, change, sentence):
+def test_a_program_or_image_or_gpu_or_digest_that_is_missing_is_reported_in_one_sentence(head, change, sentence):
     change(head)
     assert sentence in refused(head)
 

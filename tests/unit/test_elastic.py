@@ -25,7 +25,7 @@ def head(tmp_path: Path) -> Controller:
     return Controller(tmp_path)
 
 
-def test_the_machines_of_a_job_start_with_one_call_and_become_nodes(head):
+def test_the_machines_of_a_job_are_launched_with_one_call_and_become_nodes(head):
     head.slurm.start(("7", head.nodes(4)))
     head.run()
     assert head.cloud.calls.count("launch") == 1

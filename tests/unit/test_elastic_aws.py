@@ -144,7 +144,7 @@ def test_a_launch_is_valid_by_the_vendors_model_of_the_api():
      "InsufficientFreeAddressesInSubnet", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
      "ReservationCapacityExceeded", "UnfulfillableCapacity", "SpotMaxPriceTooLow"],
 )  # fmt: skip
-def test_errors_of_capacity_quotas_free_addresses_and_spot_price_are_capacity_errors(code):
+def test_errors_about_quotas_or_spot_prices_or_missing_capacity_or_addresses_are_capacity_errors(code):
     aws, _ = cloud(RunInstances=refused(code, "We currently do not have sufficient capacity"))
     with pytest.raises(CapacityError, match=f"{code}: RunInstances: We currently do not have"):
         launch(aws)

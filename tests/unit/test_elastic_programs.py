@@ -99,7 +99,7 @@ def test_a_run_of_reconcile_that_starts_during_another_run_does_nothing_and_repo
     assert head.cloud.started == 1
 
 
-def test_a_sweep_terminates_all_machines_and_no_machine_starts_after_the_sweep(head, monkeypatch):
+def test_a_sweep_terminates_all_machines_after_which_no_machine_starts(head, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")

@@ -59,7 +59,7 @@ STARTED = [
 ]
 
 
-def test_the_unit_is_written_before_systemd_reads_it_and_the_exporter_answers_before_success_is_reported(machine, capsys):
+def test_systemd_reads_the_unit_after_it_is_written_and_success_is_reported_after_the_exporter_answers(machine, capsys):
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", *STARTED]
     assert machine.program.read_text() == "the program\n"
@@ -254,7 +254,7 @@ def test_the_program_runs_locally_on_the_head_node_and_over_ssh_with_pinned_keys
     assert {program for _, program in fan.calls} == {b"the program"}
 
 
-def test_for_pods_a_program_that_enters_pods_is_used_instead_of_ssh_and_gets_each_pods_address(fan, monkeypatch):
+def test_pods_are_entered_by_a_program_that_replaces_ssh_and_gets_each_pods_address(fan, monkeypatch):
     monkeypatch.setattr(exporter_on_nodes, "_OWN_SHELL", "/busbar/in-pod")
     exporter_on_nodes.main(NODES[:2], "the program", there=True)
     found = sorted(argv for argv, _ in fan.calls)

@@ -131,7 +131,7 @@ def test_a_call_that_hangs_is_stopped_at_its_timeout(tmp_path):
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
-def test_a_silent_node_is_named_with_its_last_output_and_the_other_node_is_reported_as_ready(contact):
+def test_one_node_is_reported_as_ready_while_a_silent_node_is_named_with_its_last_output(contact):
     found = contact({"10.0.0.1": answering()}, TWO)
     assert found.returncode == 1
     assert "1 of 2 nodes are not ready: b (10.0.0.2): SSH does not accept logins yet (ssh: connect to host" in found.stderr

@@ -161,7 +161,7 @@ def test_a_local_folder_needs_no_driver(tmp_path, monkeypatch):
     assert load(str(tmp_path), KEY, made(9).order).records
 
 
-def test_concurrent_writers_of_one_record_write_the_record_once_and_leave_no_partial_file(tmp_path):
+def test_concurrent_writers_write_a_record_once_and_leave_no_partial_file(tmp_path):
     results = []
     threads = [threading.Thread(target=lambda: results.append(append(str(tmp_path), made()))) for _ in range(8)]
     for thread in threads:

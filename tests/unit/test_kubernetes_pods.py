@@ -146,7 +146,7 @@ WRONG: dict[str, tuple[list[tuple[str, Answer]], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_pod_that_ranks_cannot_run_in_is_named_with_the_reason(cluster, name):
+def test_a_pod_in_which_ranks_cannot_run_is_named_with_the_reason(cluster, name):
     cluster.inner, sentence = WRONG[name]
     found = refused()
     assert found.startswith("2 of 2 pods are not ready: busbar-ranks-0-x (gpu0): ")

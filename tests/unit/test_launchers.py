@@ -240,7 +240,7 @@ def leaves(value, path=()):
 
 
 @given(st.integers(0, 2), st.randoms(use_true_random=False), st.sampled_from([None, {}, [], "x", -1, True, 1.5]))
-def test_a_damaged_request_is_refused_with_a_path_unless_the_request_is_still_valid(number, chance: random.Random, value):
+def test_a_damaged_request_that_is_no_longer_valid_is_refused_with_a_path(number, chance: random.Random, value):
     damaged = copy.deepcopy(REQUESTS[number])
     *way, last = chance.choice(list(leaves(damaged)))
     at = damaged

@@ -178,7 +178,7 @@ def test_looks_are_taken_in_two_steps_of_the_plan():
 
 
 @pytest.mark.parametrize(("active", "most"), [(0.3, 0.02), (0.2, 0.07), (0.5, 0.01)])
-def test_a_link_that_is_slow_at_times_seldom_passes_in_a_small_simulation(active, most):
+def test_in_a_small_simulation_an_intermittently_slow_link_seldom_passes(active, most):
     dice = random.Random(7)  # noqa: S311 - noise
     passed = sum(Course(active=active).run(dice) == "pass" for _ in range(400))
     assert passed / 400 <= most

@@ -115,7 +115,7 @@ def test_pods_may_only_read_pods_and_run_commands_in_pods_of_their_namespace():
     assert not {"ClusterRole", "ClusterRoleBinding", "Secret"} & {each["kind"] for name in TEXTS for each in made(name)}
 
 
-def test_there_is_one_pod_for_each_named_node_and_no_two_pods_share_a_node():
+def test_each_named_node_has_one_pod_which_shares_the_node_with_no_other_pod():
     spec, job = pod("privileged"), one("privileged", "Job")["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]

@@ -305,7 +305,7 @@ def test_the_network_follows_from_the_prefix_length_of_the_interfaces_address(sa
     assert (found["front"], found["network"]) == ("eth0", network)
 
 
-def test_an_rdma_device_is_described_by_rate_interface_state_and_driver(says, tmp_path):
+def test_an_rdma_device_is_described_by_its_rate_and_interface_and_state_and_driver(says, tmp_path):
     base = tmp_path / "sys/m0"
     for folder in ("ports/1", "device/net/ib1", "device/net/ib0"):
         (base / folder).mkdir(parents=True)

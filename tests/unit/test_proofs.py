@@ -94,7 +94,7 @@ def test_proofs_that_do_not_cover_every_rail_are_never_a_pass(said):
     assert found(said).state in {"unknown", "skipped"}
 
 
-def test_if_proofs_lack_rails_or_the_list_of_the_slowest_rails_the_check_says_what_is_missing():
+def test_a_check_says_what_is_missing_if_proofs_lack_rails_or_the_list_of_the_slowest_rails():
     assert found(proofs(worst=[])).why == ("the line does not say which rails were slowest",)
     assert found(proofs(rails=30)).why == ("the line has proofs of 30 of 32 rails",)
 

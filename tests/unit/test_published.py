@@ -152,7 +152,7 @@ def test_the_gate_of_a_single_machine_is_slightly_below_the_published_number(row
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 
 
-def test_a_collective_without_a_published_number_for_the_machines_nvlink_has_no_gate_and_the_reason_says_so():
+def test_a_collective_without_a_published_number_for_the_machines_nvlink_gets_a_reason_instead_of_a_gate():
     known = {over(row) for row in MACHINES}
     for shape in (INSTANCES["p3dn.24xlarge"].shape(), SERVERS["HGX-A100-80GB.8"], SERVERS["DGX-H100"], SERVERS["HGX-B200.8"]):
         for collective in COLLECTIVES:

@@ -248,7 +248,7 @@ def test_the_matrix_outlines_only_the_pairs_that_the_search_blamed():
     )
 
 
-def test_an_unmeasured_pair_has_no_number_and_a_pair_without_a_result_is_red():
+def test_an_unmeasured_pair_has_no_number_while_a_pair_without_a_result_is_red():
     found = pairs.read(of_eight())
     assert (0, 6) not in found.measured
     none = pairs.read(SHORT | {"search": SHORT["search"] | {"pairs": [[1, 0, None], [0, 1, 0.049]]}})

@@ -28,7 +28,7 @@ def test_the_tables_of_a_page_in_docs_match_the_models(name):
     assert all(f"<!-- keys of {group}, by python -m config.schema -->\n| key |" in text for group in schema.PAGES[name])
 
 
-def test_every_group_has_a_page_and_every_key_has_a_row():
+def test_every_group_has_a_page_on_which_every_key_has_a_row():
     assert set(GROUPS) | {"target"} == set(schema.StackFile.model_fields)
     for group, path, _ in LEAVES:
         (page,) = [name for name, groups in schema.PAGES.items() if group in groups]

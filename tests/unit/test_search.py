@@ -535,7 +535,7 @@ def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermitt
 
 
 @pytest.mark.parametrize("first", [22, 69, 169, 1416])
-def test_a_link_that_is_slow_at_times_does_not_make_the_search_blame_the_nodes_around_the_link_as_a_group(first):
+def test_nodes_around_a_link_that_is_slow_at_times_are_not_blamed_as_a_group(first):
     """By chance, rings with the link were slow five times, and the link was fine in every trial of its two ends."""
     (score,) = Case(64, 1, (1,), ("link",), active=0.5, first=first).scores()
     assert [one.kind for one in score.finding.culprits] in ([], ["link"])

@@ -45,7 +45,7 @@ def region(method: str, url: str, headers: dict[str, str], _body: bytes, _timeou
     return Answer(200, b"ap-tokyo-1\n", {})
 
 
-def test_the_ssh_key_of_the_controller_is_made_once_and_only_its_public_half_is_reported(machine):
+def test_the_ssh_key_of_the_controller_is_made_once_and_reported_only_as_its_public_half(machine):
     first, second = (controller.identity("oci", region) for _ in range(2))
     assert first == second
     assert first["public_key"].startswith("ssh-ed25519 ")

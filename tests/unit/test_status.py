@@ -31,7 +31,7 @@ def test_every_reviewed_screen_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.glob("status-*")} == set(TEXTS)
 
 
-def test_a_stack_of_a_hundred_nodes_and_reasons_still_fits_on_a_screen():
+def test_the_status_of_a_hundred_nodes_and_a_hundred_reasons_fits_on_a_screen():
     found = whole(SHORT, SEARCHED)
     found["nodes"] = [{"name": f"n{number}", "address": "10.0.0.1", "pool": "gpu"} for number in range(100)]
     found["measured"]["reasons"] = ["x" * 500] * 100

@@ -45,7 +45,7 @@ def test_a_short_run_is_unknown_if_waiting_may_explain_the_whole_loss(share, wai
     assert bool(excused) == (verdict == UNKNOWN)
 
 
-def test_a_run_whose_ranks_waited_is_measured_once_more_and_no_search_runs():
+def test_a_run_whose_ranks_waited_is_measured_once_more_without_a_search():
     judged = judge(json.dumps(ran(0.79, 0.25)), ASKED)
     request = requests.search(place(), ASKED, judged, budget_s=60, reasons=["runner"])
     asked = json.loads(request)
