@@ -274,7 +274,7 @@ def refusing(words: str) -> Any:
     return refuse
 
 
-def test_if_no_zone_is_set_the_first_zone_that_offers_every_type_is_used_and_reported(monkeypatch):
+def test_without_a_zone_in_the_stack_file_the_first_zone_that_offers_every_type_is_used_and_reported(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_: said.append(text))
     local = f"{OTHER[:-1]}-tpe-1a"
@@ -1025,7 +1025,7 @@ def test_a_group_of_reservations_is_the_templates_target():
     assert target == {"capacityReservationResourceGroupArn": GROUP}
 
 
-def test_machines_are_launched_into_a_capacity_block_without_a_placement_group():
+def test_machines_in_a_capacity_block_are_launched_without_a_placement_group():
     found, _ = program(nodes(purchase={"option": "capacity-block", "reservation": "cr-1"}))
     made = template(found)
     assert made["instanceMarketOptions"] == {"marketType": "capacity-block"}

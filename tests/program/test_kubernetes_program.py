@@ -113,7 +113,7 @@ def test_ssh_goes_to_the_control_plane_with_its_pinned_host_key(cluster):
     assert {one["proxy"]["host"] for one in connections} == {"203.0.113.9"}
 
 
-def test_every_request_runs_in_the_pod_of_the_first_node_and_the_runner_is_sent_with_the_request(cluster):
+def test_the_runner_is_sent_with_every_request_which_runs_in_the_pod_of_the_first_node(cluster):
     found = cluster()
     words = shlex.split(named(found, "acceptance-measure")["create"])
     assert words[:4] == ["exec", "python3", "-IS", "-c"]

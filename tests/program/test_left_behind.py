@@ -56,7 +56,7 @@ def state(monkeypatch) -> set[str]:
     return known
 
 
-def test_a_running_network_of_this_stack_that_is_not_in_the_state_prevents_the_creation_of_another_network(account):
+def test_a_running_network_that_is_missing_from_the_stacks_state_prevents_the_creation_of_another_network(account):
     (made,) = [inputs for _, name, inputs in run_program(LINES).resources if name == "cluster-pool-gpu-nodes"]
     assert NETWORK["displayName"] == made["displayName"]
     assert NETWORK["freeformTags"].items() <= made["freeformTags"].items()

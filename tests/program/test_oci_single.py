@@ -65,7 +65,7 @@ def test_on_a_single_instance_no_rail_is_configured_and_only_the_subnet_is_trust
     assert "peermem" not in boot
 
 
-def test_the_first_boot_of_a_single_instance_sets_time_zone_local_scratch_and_root_volume(single):
+def test_the_first_boot_of_a_single_instance_sets_up_time_zone_and_local_scratch_and_root_volume(single):
     boot = base64.b64decode(instance(single(timezone="Asia/Tokyo")[0])["metadata"]["user_data"]).decode()
     for line in ("timezone: Asia/Tokyo", "vgcreate nvme", "mkfs.xfs -L localscratch", "mount /mnt/localdisk", "oci-growfs -y"):
         assert line in boot, line

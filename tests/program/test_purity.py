@@ -125,7 +125,7 @@ def records(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("share", [0.98, 0.5], ids=["pass", "short"])
-def test_nothing_is_read_written_or_timed_while_outputs_are_computed(watched, monkeypatch, tmp_path, share):
+def test_nothing_is_read_or_written_or_timed_while_outputs_are_computed(watched, monkeypatch, tmp_path, share):
     (tmp_path / "kept").mkdir()
     monkeypatch.chdir(ROOT)
     run(records(tmp_path / "kept"), share=share)
@@ -134,7 +134,7 @@ def test_nothing_is_read_written_or_timed_while_outputs_are_computed(watched, mo
 
 
 @pytest.mark.parametrize("target", [oci, aws, hosts], ids=["oci", "aws", "hosts"])
-def test_the_targets_oci_aws_and_hosts_with_the_exporter_read_nothing_while_outputs_are_computed(
+def test_with_the_exporter_the_targets_oci_and_aws_and_hosts_read_nothing_while_outputs_are_computed(
     watched, monkeypatch, tmp_path, target
 ):
     monkeypatch.chdir(ROOT)

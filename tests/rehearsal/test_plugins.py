@@ -198,7 +198,7 @@ def agent(sshd: Sshd) -> Iterator[str]:
         yield path
 
 
-def test_a_check_of_inputs_fills_in_defaults_and_makes_the_connection_secret(plugin: Plugin) -> None:
+def test_a_check_of_inputs_fills_in_defaults_and_marks_the_connection_as_secret(plugin: Plugin) -> None:
     given = {"create": "x", "connection": {"host": "h", "password": "p", "proxy": {"host": "b", "user": "opc"}}}
     inner = {**DEFAULTS, "host": "h", "password": secret("p"), "proxy": {**DEFAULTS, "host": "b", "user": "opc"}}
     assert plugin.check("remote", given) == {"inputs": {"create": "x", "connection": secret(inner)}}
@@ -327,7 +327,7 @@ def test_an_update_runs_the_update_command_or_else_the_create_command_and_passes
     assert plugin.update("local", state, {"delete": "x"})["properties"] == {"delete": "x", "stdout": "o", "stderr": "e"}
 
 
-def test_a_command_that_prints_a_line_that_would_hang_the_genuine_plugin_fails_with_the_reason(plugin: Plugin) -> None:
+def test_a_printed_line_that_would_hang_the_genuine_plugin_makes_its_command_fail_with_the_reason(plugin: Plugin) -> None:
     long = {"create": "head -c 70000 /dev/zero | tr '\\0' a; echo"}
     assert "a line of 65536 bytes or more" in plugin.create("local", long)
     assert len(plugin.create("local", {**long, "logging": "none"})["properties"]["stdout"]) == 70000

@@ -204,7 +204,7 @@ def test_a_fleet_answers_with_its_machines_and_with_the_reason_why_other_machine
     assert refused(fleet, 3, 2)[0] == "InvalidFleetConfig"
 
 
-def test_faults_of_the_api_that_are_planted_for_one_call_affect_one_call(account: Account) -> None:
+def test_a_fault_of_the_api_that_is_planted_for_one_call_affects_only_that_call(account: Account) -> None:
     faults(
         account.cloud,
         {"kind": "throttle", "operation": "DescribeInstances", "times": 1},

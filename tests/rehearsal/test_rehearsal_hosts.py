@@ -68,7 +68,7 @@ def stage(tmp_path_factory):
         end_world(stage.world)
 
 
-def test_the_first_boot_of_oracle_japans_tutorial_sets_up_rails_scratch_and_nccl(stage):
+def test_the_first_boot_of_oracle_japans_tutorial_sets_up_rails_and_scratch_and_nccl(stage):
     shown = stage.inside("gpu0", "ip -br -4 addr; df -h /mnt/localdisk; ls /usr/include/nccl.h /usr/lib64/libnccl.so").stdout
     assert all(re.search(rf"{rail}\S+ +UP +192\.168\.{at}\.61/24", shown) for at, rail in enumerate(RAILS))
     assert "/dev/mapper/nvme-lvol0" in shown
@@ -112,7 +112,7 @@ def test_a_host_compiles_nccl_tests_only_after_a_source_has_changed_and_else_lin
     assert "Compiling  src/ring.c" in changed.stdout, changed.stderr
 
 
-def test_a_rail_carries_its_scaled_line_rate_and_its_byte_counter_shows_the_traffic(stage):
+def test_the_traffic_of_a_rail_has_its_scaled_line_rate_and_appears_in_its_byte_counter(stage):
     before = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[3]}/statistics/tx_bytes").stdout)
     assert megabits(stage, "gpu0", "gpu1", "192.168.3.61", "192.168.3.62") == pytest.approx(25, rel=0.08)
     after = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[3]}/statistics/tx_bytes").stdout)

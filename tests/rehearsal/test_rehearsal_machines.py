@@ -128,7 +128,7 @@ def test_the_login_node_publishes_its_host_key_and_may_write_no_other_parameter(
     assert parameters.get(stage.world, PARAMETER) == made
 
 
-def test_without_a_packaged_lustre_client_for_the_kernel_first_boot_builds_a_client_that_dpkg_lists(stage):
+def test_first_boot_builds_a_lustre_client_that_dpkg_lists_if_none_is_packaged_for_the_kernel(stage):
     said = stage.inside(
         "node0", "cat /var/log/cloud-init-output.log; dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' 'lustre*'"
     ).stdout

@@ -15,7 +15,7 @@ from rehearsal.plugin.errors import ServiceError
 EXPORT, TARGET, LUSTRE = "Export", "MountTarget", "FileStorageLustreFileSystem"
 
 
-def test_an_export_is_served_at_its_mount_targets_address_and_lustre_at_its_own_address(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_export_is_served_at_its_mount_targets_address_while_lustre_is_served_at_its_own(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     records = cloud.store.read().records
     served = fakes.served[stack.ids["files"]]

@@ -282,7 +282,7 @@ def test_another_team_reads_the_bandwidth_by_a_stack_reference(built, tmp_path):
 # Later updates
 
 
-def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_give_the_verdict_short_and_every_output_is_present(built):
+def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_give_the_verdict_short_with_every_output(built):
     """A higher `measure.run` measures again and builds nothing.
 
     This plan also times individual operations and takes looks (brief repeated measurements), and both are judged.

@@ -166,7 +166,7 @@ def test_with_shared_homes_on_aws_the_login_users_home_stays_on_the_machine():
     assert "/home/ec2-user none bind" in script("aws-node-al2023")
 
 
-def test_only_machines_of_a_slurm_cluster_link_the_login_users_folder_on_the_shared_homes():
+def test_the_login_users_folder_on_the_shared_homes_is_linked_only_on_machines_of_a_slurm_cluster():
     for name in ("aws-login-slurm-containers", "aws-node-slurm-containers"):
         body = script(name)
         assert body.index("mount /home/ubuntu\n") < body.index("step=shared-folder") < body.index("step=slurm-user")

@@ -365,7 +365,7 @@ def test_every_shipped_stack_file_names_its_schema_and_has_only_known_keys(path)
     assert "is not a" not in said
 
 
-def test_every_field_has_a_description_and_every_rule_a_source():
+def test_there_is_no_field_without_a_description_and_no_rule_without_a_source():
     def walk(model: Any, path: str) -> None:
         for key, info in fields_by_key(model).items():
             assert info.description, f"{path}.{key}"

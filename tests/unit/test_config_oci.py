@@ -703,7 +703,7 @@ def test_each_rule_that_is_judged_with_the_accounts_facts_reports_its_breach_wit
     assert begins_with_a_path(mine.sentence)
 
 
-def test_nodes_of_several_pools_count_against_a_limit_together():
+def test_a_limit_applies_to_the_sum_of_new_nodes_of_several_pools():
     both = parsed(oci={"pools": [{}, {"name": "more", "nodes": 2}]}, measure={"pool": "gpu"}).wanted
     assert isinstance(both, Oci)
     assert [one for one in check(RULES, both, facts(running={"gpu": 0, "more": 2})) if one.rule == "limit"] == []

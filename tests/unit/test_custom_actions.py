@@ -75,7 +75,7 @@ def test_custom_scripts_run_with_their_arguments_in_order_before_and_after_all_o
     assert ended == '{"status": "done"}'
 
 
-def test_a_script_that_fails_ends_the_boot_and_boot_json_names_the_scripts_step(machine):
+def test_a_script_that_fails_ends_the_boot_and_is_named_by_its_step_in_boot_json(machine):
     actions = CustomActions(on_node_configured=(machine.action("a", WORDS), machine.action("b", FAILS)))
     noted, ended = machine.boot(actions)
     assert noted.splitlines()[0] == "own"

@@ -38,7 +38,7 @@ def answer(head: Controller, bad: dict[str, str] | None = None, failed: str = ""
         head.desk.answer(token, Outcome(failed, bad or {}, told))
 
 
-def test_machines_join_only_after_their_test_and_slurms_comments_have_the_results(head):
+def test_machines_join_only_after_their_test_whose_results_are_in_slurms_comments(head):
     head.slurm.start(("7", head.nodes(3)))
     head.run(4)
     assert not head.joined, "no slurmd has started, so no job can run on these machines"
@@ -79,7 +79,7 @@ def test_the_whole_launch_is_terminated_with_the_reason_in_sinfo_if_one_of_its_m
     assert not head.slurm.reasons()
 
 
-def test_machines_of_several_one_node_jobs_are_tested_together_and_only_the_bad_machine_is_terminated(head):
+def test_machines_of_several_jobs_of_one_node_are_tested_together_and_only_the_bad_machine_is_terminated(head):
     head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(3))))
     head.run(2)
     answer(head, {head.nodes(1)[0]: "slow"})
@@ -254,7 +254,7 @@ def test_a_test_that_cannot_start_or_does_not_end_fails_with_the_reason(known, m
     assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
 
 
-def test_files_of_a_known_launch_are_kept_even_if_half_written_and_files_of_other_launches_are_removed(tmp_path):
+def test_files_of_a_known_launch_are_kept_even_if_half_written_while_files_of_other_launches_are_removed(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
         (tmp_path / "entry" / name).touch()

@@ -67,7 +67,7 @@ def test_slurm_does_not_read_an_unchanged_topology_again(head):
     assert head.slurm.reconfigured == 0
 
 
-def test_new_nodes_are_placed_in_topology_conf_as_the_cloud_says_and_slurm_reads_the_file_once(head):
+def test_slurm_reads_topology_conf_once_after_new_nodes_are_placed_in_it_as_the_cloud_says(head):
     running(head, runs=1)
     assert leaves(head) == {
         "gpu-p4-dynamic": "gpu-dy-p4-[1-8]",

@@ -74,7 +74,7 @@ def test_on_oci_the_node_is_terminated_and_its_pool_shrinks_and_the_stack_file_h
 
 
 @pytest.mark.parametrize(("already", "place"), [("", 0), (", leaveOut: [0]", 1)], ids=["the first index", "a further index"])
-def test_on_aws_the_stack_file_lists_the_index_of_the_node_and_only_the_update_terminates_the_node(left_out, already, place):
+def test_on_aws_leaving_out_a_node_only_sets_its_index_in_the_stack_file(left_out, already, place):
     (config,), why = left_out(aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", f"pu, static: 4{already}"))
     assert why == ""
     assert config[2:6] == ["set", "--path", f"busbar:aws.queues[1].machines[1].leaveOut[{place}]", "2"]

@@ -18,7 +18,7 @@ from config.accept import Accept
 PRICE = Price(24.0, "the stack's own records.pricePerNodeHour")
 
 
-def test_a_preview_names_machines_price_wire_healthy_numbers_and_gate_in_lines_of_at_most_100_columns():
+def test_a_preview_of_at_most_100_columns_names_machines_and_price_and_wire_and_healthy_numbers_and_gate():
     lines = expectation(Asked(a_plan(1 << 30, 4 << 30), GPU4, 2), PRICE, rents=True).splitlines()
     assert lines[0] == "2 x BM.GPU4.8, to be rented and measured:"
     assert lines[1].startswith("  price:    48 USD an hour, 0.2526 for each GB/s (")

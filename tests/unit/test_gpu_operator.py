@@ -46,12 +46,12 @@ def found() -> list[dict[str, Any]]:
     return operator.documents(RENDERED, "gpu-operator", LABELS, "this-machine")
 
 
-def test_namespace_and_definitions_come_first_and_custom_objects_come_last_and_helms_hooks_are_left_out():
+def test_without_helms_hooks_the_order_is_namespace_then_definitions_then_others_then_custom_objects():
     assert [one["kind"] for one in found()] == ["Namespace", "CustomResourceDefinition", "Deployment", "ClusterPolicy"]
     assert vendors.summary(found()) == "4 objects: 1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
 
 
-def test_every_object_gets_the_stacks_labels_and_its_pods_keep_the_labels_of_the_chart():
+def test_every_object_gets_the_stacks_labels_while_its_pods_keep_the_labels_of_the_chart():
     for one in found():
         assert LABELS.items() <= one["metadata"]["labels"].items()
     policy = found()[-1]

@@ -216,7 +216,7 @@ def test_equal_passes_give_a_limit_four_percent_below_their_busbw():
     assert required([made(day, 90.0) for day in range(1, 6)]).busbw_gb_s == pytest.approx(90.0 * 0.96)
 
 
-def test_only_passes_count_for_the_limit():
+def test_the_limit_is_computed_only_from_runs_that_passed():
     bad = [made(day, 10.0, verdict) for day, verdict in enumerate(["short", "unknown", "short"], 10)]
     unmeasured = [made(20, None)]
     good = [made(day, 90.0) for day in range(1, 6)]

@@ -110,7 +110,7 @@ def test_an_in_place_busbw_at_a_tenth_of_the_healthy_busbw_is_short():
 @pytest.mark.parametrize(("counter", "count", "expected"), [("link_downed", 1, "short"), ("symbol_error", 10**9, "short"),
                                                             ("symbol_error", 12, "pass"), ("rp_cnp_handled", 10**6, "pass"),
                                                             ("local_ack_timeout_err", 500, "short")])  # fmt: skip
-def test_port_errors_make_a_run_short_except_congestion_notifications_and_a_few_symbol_errors(counter, count, expected):
+def test_port_errors_other_than_congestion_notifications_and_a_few_symbol_errors_make_a_run_short(counter, count, expected):
     line = document()
     line["transport"]["events"] = [{"node": "inst-1", "hca": "mlx5_6", "counter": counter, "count": count}]
     assert state(line, "ports") == expected

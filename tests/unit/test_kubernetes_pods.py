@@ -60,7 +60,7 @@ def test_pods_report_their_facts_and_only_rdma_devices_of_rails_count(capsys):
     assert [hca[0] for hca in group["facts"]["hca"]] == ["irdma0"]
 
 
-def test_every_pod_gets_the_program_that_reaches_other_pods_and_the_first_pod_tries_that_program(cluster):
+def test_the_program_that_reaches_other_pods_is_written_to_every_pod_and_tried_in_the_first_pod(cluster):
     kubernetes_contact.main(NODES, CONTACT)
     inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
     written = {words[2] for words in cluster.calls if words[0] == "exec" and "/busbar/in-pod.part" in words[-1]}

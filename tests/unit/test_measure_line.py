@@ -230,7 +230,7 @@ def test_only_the_output_of_failed_steps_stays_as_a_file_beside_the_evidence(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["bad.txt", f"{kept.sha256}.txt.gz"])
 
 
-def test_the_evidence_has_the_json_results_of_steps_that_ran_and_no_environment(cluster):
+def test_the_evidence_has_the_json_results_of_the_steps_that_ran_but_no_environment(cluster):
     document = json.dumps({"env": ["TOKEN=x"], "later": ["TOKEN=x"], "results": [{"size": 8}], "errors": []})
     exact = evidence.without_environment(document)
     cluster.runs = {"all": run(row(8, 1.0))._replace(exact=exact), "looks": run(row(8, 1.0))}

@@ -141,7 +141,7 @@ def test_a_counters_help_text_contains_its_file_and_its_unit(tmp_path, name, met
     assert said.endswith(explained)
 
 
-def test_a_ports_driver_interface_rate_and_state_are_shown(tmp_path):
+def test_a_port_is_shown_with_its_driver_and_interface_and_rate_and_state(tmp_path):
     for device in DEVICES:
         rdma_trees.make(tmp_path, device)
     samples, _ = read(collect(str(tmp_path)))

@@ -232,7 +232,7 @@ def test_only_failed_checks_of_a_busbw_or_a_time_can_be_retracted():
         assert bool(steps) == (name in looked_at_again), name
 
 
-def test_the_request_names_the_steps_to_repeat_and_the_first_measurements_evidence():
+def test_the_request_names_the_first_measurements_evidence_and_the_steps_to_repeat():
     plan = a_plan(collectives=("all_reduce", "all_gather"))
     limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"all_gather": {plan.end_of("all_gather"): 150.0}}))
     again = asked_again(damaged("all_gather", "rails", asked=limited), limited)["again"]

@@ -41,7 +41,7 @@ def test_names_of_nodes_are_written_in_slurms_short_notation_and_are_read_back_f
     assert sorted(hostlist.names(short)) == sorted(names)
 
 
-def test_the_dynamic_nodes_of_a_set_are_one_line_and_each_static_node_has_a_line_with_its_address():
+def test_dynamic_nodes_of_a_set_share_one_line_while_each_static_node_has_a_line_with_its_address():
     lines = [line for line in slurm_conf(cluster()).splitlines() if line.startswith("NodeName")]
     assert lines == [
         *(

@@ -27,7 +27,7 @@ def test_runs_with_larger_messages_more_operations_or_more_nodes_may_be_silent_f
     assert silence_s(step, GPU4, 64) > least + 30
 
 
-def test_a_short_step_may_be_silent_for_two_minutes_and_half_a_second_for_each_node():
+def test_a_short_step_may_be_silent_for_two_minutes_plus_half_a_second_for_each_node():
     assert silence_s(deciding(8), GPU4, 2) == pytest.approx(121, abs=0.5)
     assert silence_s(deciding(8), GPU4, 64) == pytest.approx(152, abs=2)
 

@@ -203,7 +203,7 @@ def measured(tmp_path: Path) -> dict[str, Any]:
     return document() | {"evidence": {"path": str(evidence), "sha256": "0" * 64}}
 
 
-def test_the_log_has_the_table_and_the_result_is_kept_for_the_next_update(job, tmp_path, monkeypatch, capsys):
+def test_a_job_prints_its_table_and_keeps_its_result_for_the_next_update(job, tmp_path, monkeypatch, capsys):
     line = measured(tmp_path)
     monkeypatch.setattr(build, "work", lambda *_: BUILT)
     monkeypatch.setattr(measure, "work", lambda *_: line)
