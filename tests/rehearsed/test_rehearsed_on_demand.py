@@ -82,7 +82,7 @@ def test_the_log_of_a_job_that_starts_its_nodes_has_the_bandwidth(built, cloud):
     assert "the result is kept; the next `pulumi up` exports it" in log
 
 
-def test_new_nodes_passed_their_entry_test_and_slurm_shows_the_busbw_of_that_test(built):
+def test_slurm_shows_the_busbw_of_the_entry_test_that_new_nodes_passed(built):
     stage, _ = built
     said = stage.on_host("scontrol --oneliner show nodes")
     told = re.findall(r"Comment=entry test: (\S+) GB/s with (\S+), (\S+) wanted", said)

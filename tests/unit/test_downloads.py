@@ -65,7 +65,7 @@ def test_a_file_with_one_of_the_given_checksums_is_used(tmp_path, sums):
     assert (done.returncode, done.stdout) == (0, "used\n")
 
 
-def test_a_file_with_an_unexpected_checksum_ends_the_step_and_both_checksums_are_shown(tmp_path):
+def test_a_file_with_an_unexpected_checksum_ends_the_step_with_a_message_that_has_both_checksums(tmp_path):
     done = run(tmp_path, downloads.checked(PLACE, "archive", (OTHER,)), CONTENT)
     assert (done.returncode, done.stdout) == (1, f"busbar: sha256 {RIGHT} is not {OTHER} (from {PLACE})\n")
 

@@ -24,7 +24,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path)
 
 
-def test_the_line_has_rows_ranks_versions_machines_and_a_hash_of_the_whole_output(cluster):
+def test_the_line_has_rows_and_ranks_and_versions_and_machines_and_a_hash_of_the_whole_output(cluster):
     cluster.runs = {"all": run(row(8, 1.0, in_place=2.0), row(1024, 3.0)), "looks": run(row(1024, 3.5), row(1024, 3.25))}
     found = cluster.line(DECIDING, LOOKS)
     first, looks = found["steps"]

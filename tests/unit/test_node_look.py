@@ -239,7 +239,7 @@ def test_a_head_node_that_makes_no_key_is_named_with_its_output(monkeypatch):
     assert str(ended.value) == "no key could be made on the head node a: Read-only file system"
 
 
-def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_head_nodes_and_operators_keys(monkeypatch):
+def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_keys_of_head_node_and_operator(monkeypatch):
     calls: list[tuple[str, str, str]] = []
 
     def call(node: dict[str, str], _way: Any, command: str, stdin: str) -> tuple[int, str, str]:
