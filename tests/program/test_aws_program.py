@@ -398,7 +398,7 @@ def test_s3_is_reached_through_a_gateway_endpoint_from_both_subnets(cloud):
     assert set(endpoint["routeTableIds"]) == tables == {joined["routeTableId"] for joined in cloud.of("RouteTableAssociation")}
 
 
-def test_the_private_subnet_waits_for_its_address_range_and_machines_wait_for_their_route_to_the_internet(cloud):
+def test_the_private_subnet_waits_for_its_address_range_while_machines_wait_for_their_route_to_the_internet(cloud):
     assert cloud.position("VpcIpv4CidrBlockAssociation") < [name for _, name, _ in cloud.made].index("cluster-network-private")
     for noun in ("NatGateway", "VpcEndpoint", "RouteTableAssociation"):
         assert cloud.position(noun) < cloud.position("LaunchTemplate")
@@ -1262,7 +1262,7 @@ class Denied(Refused):
         ("getResource", Denied, "AWS::EC2::CapacityReservation cr-1", "cloudformation:GetResource"),
     ],
 )
-def test_a_failed_look_up_on_aws_names_what_was_looked_up_and_the_needed_permission_and_the_way_to_skip_look_ups(
+def test_the_error_of_a_failed_look_up_on_aws_names_the_needed_permission_and_the_way_to_skip_look_ups(
     noun, refusal, what, right
 ):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
@@ -1286,7 +1286,7 @@ class Unheard(Refused):
         return "invocation of aws:x returned an error: api error NoSuchResourceException: no quota of that name"
 
 
-def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_created(monkeypatch):
+def test_a_quota_that_the_service_does_not_know_causes_only_a_warning(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
 

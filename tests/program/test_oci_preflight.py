@@ -201,9 +201,7 @@ def test_nothing_is_written_into_the_tenancys_iam(asked):
         ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
     ],
 )
-def test_a_failed_look_up_names_what_was_looked_up_and_the_needed_permission_and_the_way_to_skip_look_ups(
-    asked, noun, what, right
-):
+def test_the_error_of_a_failed_look_up_names_the_needed_permission_and_the_way_to_skip_look_ups(asked, noun, what, right):
     def denied(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 

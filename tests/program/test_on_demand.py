@@ -386,7 +386,7 @@ def test_the_stack_files_have_the_checksum_of_the_archive_that_stands_in_for_pyx
     assert cloud == "aws" or containers["toolkitKey"] == signing_keys.NVIDIA_FINGERPRINT
 
 
-def test_the_controller_sets_up_the_other_login_nodes_which_accept_the_controllers_key_and_have_no_rights():
+def test_the_controller_sets_up_other_login_nodes_which_have_no_cloud_rights_and_accept_its_key():
     engine, found = None, {}
 
     def export(name: str, value: Any) -> None:

@@ -297,7 +297,7 @@ def test_every_request_except_an_empty_request_goes_to_the_runner(dev):
     assert slow["acceptance-search"] == slow["acceptance-measure"]
 
 
-def test_commands_show_their_progress_and_pass_no_previous_output_in_environment_variables(dev):
+def test_commands_show_their_progress_but_get_no_previous_output_through_environment_variables(dev):
     commands = {name: inputs for kind, name, inputs in dev.resources if kind.endswith(":Command")}
     shown = {name for name, inputs in commands.items() if inputs.get("logging") == "stderr"}
     assert shown >= {"acceptance-ready-contact", "acceptance-build", "acceptance-measure", "acceptance-search"}

@@ -239,7 +239,7 @@ def test_a_check_of_inputs_fills_in_defaults_and_marks_the_connection_as_secret(
         ),
     ],
 )
-def test_wrong_and_unsupported_inputs_are_refused_each_with_its_message(
+def test_each_wrong_or_unsupported_input_is_refused_with_its_own_message(
     plugin: Plugin, kind: str, given: Json, failures: dict[str, str]
 ) -> None:
     answer = plugin.check(kind, given)

@@ -153,7 +153,7 @@ def test_the_public_key_of_a_key_pair_is_authorised_on_the_instance(cloud: Cloud
     assert spec.ssh_authorized_keys == (PUBLIC_KEY,)
 
 
-def test_a_fleet_launches_its_hosts_on_one_fabric_with_the_interfaces_of_its_template(cloud: Cloud, fakes: Fakes) -> None:
+def test_hosts_of_a_fleet_share_one_fabric_and_have_the_interfaces_of_their_template(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     record = stack.fleet()

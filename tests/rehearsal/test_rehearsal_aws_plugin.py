@@ -142,7 +142,7 @@ def test_lookups_of_missing_resources_and_of_a_subnet_on_the_main_route_table_fa
         asked(stack, "getSecurityGroupRule", securityGroupRuleId="nothing")
 
 
-def test_a_subnet_is_found_by_its_tags_and_no_match_or_several_matches_cause_the_providers_errors(cloud: Cloud) -> None:
+def test_a_subnet_look_up_by_tags_fails_with_the_providers_error_unless_exactly_one_subnet_matches(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     place = {"vpcId": stack.ids["vpc"], "availabilityZone": f"{REGION}b"}
     for at, noun in enumerate(("one", "other")):

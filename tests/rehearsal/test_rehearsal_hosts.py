@@ -261,7 +261,7 @@ def test_planted_faults_of_hosts_have_real_effects(stage):
             hosts.stop(stage.world, f"bad{at}")
 
 
-def test_stopping_a_host_is_idempotent_and_leaves_no_process_namespace_or_cable(stage):
+def test_stopping_a_host_is_idempotent_and_leaves_no_process_or_namespace_or_cable(stage):
     stage.boot("gone", 80, "ol7-gpu")
     pid = (stage.world.path / "hosts/gone/pid").read_text()
     stage.ready("gone")

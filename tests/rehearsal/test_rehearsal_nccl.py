@@ -579,7 +579,7 @@ def test_all_programs_of_nccl_tests_are_the_same_binary(with_mpi: Path) -> None:
 
 
 @needs_build_tools
-def test_a_program_whose_name_nccl_tests_does_not_have_is_refused(without_mpi: Path, tmp_path: Path) -> None:
+def test_a_program_name_unknown_to_nccl_tests_is_refused(without_mpi: Path, tmp_path: Path) -> None:
     shutil.copy(without_mpi, tmp_path / "no_such_perf")
     refused = run(str(tmp_path / "no_such_perf"))
     assert refused.returncode == 255

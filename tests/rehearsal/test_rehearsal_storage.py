@@ -192,7 +192,7 @@ def test_saved_data_are_restored_with_their_owners_and_modes(stage, files):
     assert not (stage.world.path / "kept").exists()
 
 
-def test_an_export_admits_only_its_clients_and_a_change_of_the_clients_takes_effect_at_once(stage, files):
+def test_an_export_admits_only_its_clients_even_right_after_the_clients_change(stage, files):
     assert stage.inside("one", f"{FSS_MOUNT} && umount /mnt").returncode == 0
     start_files(stage.world, ("10.0.1.12",))
     assert "access denied by server" in stage.inside("one", FSS_MOUNT).stderr

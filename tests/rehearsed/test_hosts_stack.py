@@ -123,7 +123,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_naming_the_shape_that_was_detected_leaves_the_shape_unchanged_and_measures_nothing_again(built):
+def test_naming_the_detected_shape_in_the_stack_file_changes_no_shape_and_starts_no_measurement(built):
     stage = built[0]
     before = stage.outputs()
     found = stage.up(hosts={"shape": "HGX-A100-40GB.8"})

@@ -180,7 +180,7 @@ def test_one_slow_efa_device_among_three_machines_is_narrowed_down_to_the_rails_
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "only the login node is replaced"
 
 
-def test_the_slow_machine_is_left_out_and_another_machine_is_replaced_and_only_the_replacement_is_rented(built):
+def test_the_slow_machine_is_left_out_and_only_the_replacement_of_another_machine_is_rented(built):
     """The slow rail stays slow, but is not used. The refusal lists number, price and name of both machines to be terminated."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()

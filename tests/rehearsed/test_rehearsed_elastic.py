@@ -54,7 +54,7 @@ def test_a_job_without_capacity_waits_with_the_reason_in_sinfo_and_runs_when_the
     assert out["ran_after_all"] == 2
 
 
-def test_a_job_whose_machine_ends_returns_to_the_queue_and_sinfo_shows_the_clouds_reason(facts):
+def test_when_the_machine_of_a_job_ends_sinfo_shows_the_clouds_reason(facts):
     assert "Server.SpotInstanceTermination" in facts["a_death_in_a_job"]["reason"]
 
 

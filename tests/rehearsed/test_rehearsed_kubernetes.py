@@ -42,7 +42,7 @@ def carried(stage: Stage) -> dict[str, int]:
     return {one["ifname"]: int(one["stats64"]["tx"]["bytes"]) for one in links}
 
 
-def test_two_pods_are_measured_over_their_rail_and_the_verdict_is_a_pass(built):
+def test_two_pods_that_are_measured_over_their_rail_get_the_verdict_pass(built):
     stage, found = built
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -103,7 +103,7 @@ def scraped(stage: Stage, node: str, of: str) -> str:
     return cluster.kubectl(world, "sitejump", "--namespace", "busbar", "exec", name, "--", "python3", "-IS", "-c", program)
 
 
-def test_the_exporter_shows_the_counters_of_devices_in_pods_only_to_its_readers(built):
+def test_only_readers_of_the_exporter_get_the_counters_of_devices_in_pods(built):
     stage, _ = built
     before = pods(stage)
     # The exporter's readers are only the pods in the first node's part of the pod network.

@@ -115,7 +115,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert not found.changes(), found
 
 
-def test_a_destroy_deletes_data_only_if_the_stack_file_says_so_and_keeps_the_network_of_retained_data(stage):
+def test_a_destroy_keeps_data_and_their_network_unless_the_stack_file_says_to_delete_the_data(stage):
     found = stage.destroy()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))

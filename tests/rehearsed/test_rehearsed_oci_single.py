@@ -37,7 +37,7 @@ def digest(built) -> str:
     return str(built[0].outputs()["measured"]["versions"]["image_sha256"])
 
 
-def test_one_instance_is_measured_in_its_container_and_the_gate_is_a_share_of_the_nvlink_rate(built):
+def test_the_gate_of_one_instance_measured_in_its_container_is_a_share_of_the_nvlink_rate(built):
     stage, found = built
     assert found.status == 0, found
     measured = stage.outputs()["measured"]

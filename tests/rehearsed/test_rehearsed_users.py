@@ -183,7 +183,7 @@ def test_a_machine_without_a_login_to_the_directory_reads_only_names_ids_homes_a
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 
 
-def test_the_directory_cannot_be_changed_over_the_network_or_read_without_tls_and_the_certificate(facts):
+def test_the_directory_cannot_be_changed_over_the_network_and_is_readable_only_with_tls_and_the_certificate(facts):
     seen = facts["what_others_may_see"]
     assert seen["by_password"] == 53  # LDAP code: unwilling to perform
     assert "modifications require authentication" in seen["change"]

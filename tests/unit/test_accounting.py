@@ -41,7 +41,7 @@ def test_without_control_groups_the_usage_of_jobs_is_gathered_from_their_process
     assert "JobAcctGatherType=jobacct_gather/linux" in conf.splitlines()
 
 
-def test_no_file_has_a_password_and_mariadb_does_not_listen_on_the_network():
+def test_mariadb_does_not_listen_on_the_network_and_no_file_has_a_password():
     document = accounting.document(CLUSTER, "# mark")
     text = "".join(document.values()) + accounting.statements()
     assert "Pass" not in text

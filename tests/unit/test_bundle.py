@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PLANTED = "planted-token-must-never-leave"
 
 
-def test_the_bundle_has_outputs_runs_and_first_boot_logs_but_no_key_and_no_environment(tmp_path):
+def test_the_bundle_has_no_key_and_no_environment_but_has_outputs_and_runs_and_first_boot_logs(tmp_path):
     home, fakes = tmp_path / "home", tmp_path / "bin"
     run = home / ".busbar" / "runs" / "abc"
     for folder in (run, home / ".ssh", fakes):

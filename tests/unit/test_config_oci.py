@@ -749,7 +749,7 @@ def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_and_an_account_
     }
 
 
-def test_security_lists_that_admit_slurms_ports_do_not_break_the_rule_and_unqueried_lists_are_noted():
+def test_security_lists_that_admit_slurms_ports_break_no_rule_while_lists_not_queried_are_noted():
     beside = OWN | on_demand() | {"slurm": {"loginNodes": 2, "users": True}}
     ranges = [(22, 22), (636, 636), (6820, 6829), (60001, 63000)]
     calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]

@@ -81,7 +81,7 @@ def test_the_line_of_the_build_has_the_digest_and_versions_of_the_image_which_is
     assert len(calls(head, "pull")) == 1
 
 
-def test_nccl_tests_are_built_in_the_image_and_the_line_of_the_build_names_the_images_mpi(head):
+def test_nccl_tests_are_built_in_the_image_whose_mpi_is_named_in_the_line_of_the_build(head):
     line = built(head)
     program = (Path(line["binaries"]) / "all_reduce_perf").read_text()
     assert f"{head.home}/inside/mpi {head.home}/inside/nccl" in program

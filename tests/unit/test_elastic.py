@@ -215,7 +215,7 @@ def test_a_machine_that_is_missing_from_one_listing_is_not_given_up(head):
     assert not head.slurm.reasons()
 
 
-def test_a_machine_that_is_never_listed_is_given_up_and_terminated_when_it_appears(head):
+def test_a_machine_that_is_not_listed_in_time_is_given_up_and_is_terminated_when_it_appears(head):
     head.slurm.start(("7", head.nodes(2)))
     head.cloud.unlisted = True
     head.run(30)

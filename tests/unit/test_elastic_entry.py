@@ -262,7 +262,7 @@ def test_files_of_a_known_launch_are_kept_even_if_half_written_while_files_of_ot
     assert sorted(path.name for path in (tmp_path / "entry").iterdir()) == [".a1.outcome", "a1.asked"]
 
 
-def test_another_program_may_remove_or_rename_a_file_of_an_entry_test_at_any_moment_without_failure(tmp_path, monkeypatch):
+def test_files_of_an_entry_test_that_another_program_removes_or_renames_cause_no_failure(tmp_path, monkeypatch):
     desk = Desk(str(tmp_path / "entry"))
     monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # `all_due` has renamed this file since
     desk.keep_only([])

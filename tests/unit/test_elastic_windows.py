@@ -114,7 +114,7 @@ def test_a_set_that_an_update_removes_is_forgotten(head):
     assert (state.shut, state.pauses, state.failed) == ({}, {}, {})
 
 
-def test_a_set_that_no_longer_uses_a_capacity_block_is_open_within_70_seconds(head):
+def test_nodes_whose_set_no_longer_uses_a_capacity_block_are_usable_within_70_seconds(head):
     closed(head)
     head.cloud.shut = {}  # the stack no longer uses a Capacity Block
     head.run(14)

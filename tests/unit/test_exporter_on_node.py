@@ -240,7 +240,7 @@ def fan(monkeypatch: pytest.MonkeyPatch) -> Fan:
     return Fan(monkeypatch)
 
 
-def test_the_program_runs_locally_on_the_head_node_and_over_ssh_with_pinned_keys_on_the_other_nodes(fan, capsys):
+def test_the_program_runs_locally_on_the_head_node_while_other_nodes_run_it_over_ssh_with_pinned_keys(fan, capsys):
     exporter_on_nodes.main(NODES[:3], "the program", there=True)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "exporter", "nodes": 3, "there": True}
     command = "sudo -n python3 -IS - \"$SSH_CONNECTION\" '192.0.2.5'"

@@ -126,7 +126,7 @@ tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
         ),
     ],
 )
-def test_a_lustre_client_is_tuned_as_aws_advises_for_its_machine_at_every_boot(image, processors, memory_gib, settings):
+def test_at_every_boot_a_lustre_client_is_tuned_as_aws_advises_for_its_machine(image, processors, memory_gib, settings):
     (image / "bin").mkdir()
     (image / "meminfo").write_text(f"MemTotal: {memory_gib << 20} kB\n")
     fakes = {

@@ -60,7 +60,7 @@ def refuse(*_: Any) -> Any:
     raise Refusal("no room")
 
 
-def test_failed_txt_has_the_sentence_of_a_refusal_and_for_other_failures_the_path_of_the_log(here):
+def test_failed_txt_quotes_a_refusal_but_gives_the_path_of_the_log_for_any_other_failure(here):
     jobs.work(str(here), kinds(refuse))
     assert (here / "failed.txt").read_text() == "no room"
     with pytest.raises(ZeroDivisionError):
@@ -195,7 +195,7 @@ def ran(patch: pytest.MonkeyPatch, text: str, *words: str) -> int:
     return runner.main(list(words))
 
 
-def test_a_refusal_is_cut_in_the_line_for_the_engine_and_complete_on_stderr_for_a_person(here, started, monkeypatch, capsys):
+def test_a_refusal_is_complete_on_stderr_for_a_person_but_is_cut_in_the_line_for_the_engine(here, started, monkeypatch, capsys):
     (here / "failed.txt").write_text("x" * 5000)
     text = json.dumps(protocol.data(REQUEST))
     monkeypatch.setattr(jobs, "submit", lambda _: None)

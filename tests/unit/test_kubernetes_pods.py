@@ -51,7 +51,7 @@ def refused(**changes: Any) -> str:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_pods_report_their_facts_and_only_rdma_devices_of_rails_count(capsys):
+def test_of_its_rdma_devices_a_pod_reports_only_those_of_rails(capsys):
     kubernetes_contact.main(NODES, CONTACT)
     line = json.loads(capsys.readouterr().out)
     assert (line["count"], line["host_key"], line["fronts"]) == (2, "ssh-ed25519 AAAA", ["eth0"])

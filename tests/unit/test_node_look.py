@@ -112,7 +112,7 @@ def test_a_command_that_fails_on_the_node_ends_the_wait(monkeypatch, status):
     assert str(refused.value) == "'sh -s' failed on the node: no output"
 
 
-def test_a_changed_host_key_is_retried_if_it_was_scanned_and_refused_if_it_was_pinned(monkeypatch):
+def test_a_changed_host_key_that_was_scanned_is_retried_but_a_pinned_one_is_refused(monkeypatch):
     said = "Host key for 10.0.0.2 has changed and you have requested strict checking."
     assert Answers(monkeypatch, 255, "", said).look(NODE) is None
     with pytest.raises(node_look.Failed, match=r"the host key of 10\.0\.0\.2 is not the key in knownHosts"):

@@ -141,7 +141,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str | None, float
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_rping_and_ib_write_bw_show_how_a_rail_was_reached_and_its_rate_or_why_there_is_no_rate(name):
+def test_a_trial_with_rping_and_ib_write_bw_gives_the_rate_of_a_rail_or_the_reason_why_there_is_none(name):
     plan, answer, expected = ANSWERS[name]
     found = rail_proofs._judged(LINE, plan, answer)  # noqa: SLF001
     assert (found.reached, found.gbit_s, found.why) == expected

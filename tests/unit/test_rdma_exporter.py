@@ -156,7 +156,7 @@ def test_a_port_is_shown_with_its_driver_and_interface_and_rate_and_state(tmp_pa
     assert {each.value for each in samples if each.metric == f"{PREFIX}port_state"} == {4}
 
 
-def test_a_counter_without_a_number_is_left_out_and_counted_and_affects_no_other_device(tmp_path):
+def test_a_counter_without_a_number_is_left_out_and_adds_to_a_count_but_affects_no_other_device(tmp_path):
     rdma_trees.make(tmp_path, "mlx4_0")
     rdma_trees.make(tmp_path, "irdma0")
     samples, _ = read(collect(str(tmp_path)))

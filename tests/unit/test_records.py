@@ -110,7 +110,7 @@ def test_a_drop_of_busbw_after_an_upgrade_is_named_and_neither_passes_nor_is_mea
     assert stages(json.dumps(dated(9, 0.9) | {"versions": NEW_NCCL}), keeping, asked=accepted).judged.verdict == "pass"
 
 
-def test_a_run_after_an_upgrade_without_a_loss_of_busbw_passes_and_names_both_versions(keeping):
+def test_after_an_upgrade_a_run_that_lost_no_busbw_passes_and_names_both_versions(keeping):
     for number in range(1, 7):
         run(keeping, number)
     (check,) = [one for one in run(keeping, 9, versions=NEW_NCCL).judged.checks if one.name in {"history", "upgrade"}]

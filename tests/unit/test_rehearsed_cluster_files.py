@@ -57,7 +57,7 @@ def test_the_stack_file_and_the_site_describe_the_same_cluster():
     assert [rail["device"] for rail in group["rails"]] == [port.hca for port in site.shape.ports]
 
 
-def test_the_two_sites_differ_only_in_multus_and_rehearsed_images_match_the_releases():
+def test_the_two_sites_differ_only_in_multus_while_rehearsed_images_match_the_releases():
     sites = ROOT / "rehearsal" / "entry" / "sites"
     whole, bare = (Site.read(sites / name) for name in ("kubernetes.json", "kubernetes-default-network.json"))
     assert bare == dataclasses.replace(whole, secondary_networks=False)

@@ -352,7 +352,7 @@ def test_the_plan_is_printed_as_commands_that_can_be_typed_by_hand(head):
     assert not (head.home / ".busbar").exists()
 
 
-def test_a_step_that_does_not_decide_may_fail_and_is_named(head):
+def test_the_failure_of_a_step_that_does_not_decide_is_reported_but_does_not_fail_the_run(head):
     request = measure_request(head, REAL_RUN)
     request["steps"].append(step_of(head, "echo error: no GPU; exit 4\n", "spread", decides=False))
     status, out, err = head.run(request)
@@ -466,7 +466,7 @@ def test_a_refused_measurement_gives_the_engine_a_line_with_the_reason_and_is_ma
 
 
 @pytest.mark.parametrize("place", [".busbar", ".busbar/runs"])
-def test_missing_disk_space_or_rights_on_the_head_node_are_reported_in_the_line_and_the_next_attempt_measures(head, place):
+def test_if_the_head_node_lacks_disk_space_or_rights_the_line_says_so_but_the_next_attempt_measures(head, place):
     """A file in place of a folder stands in for a full disk: in both cases nothing can be created there."""
     path = head.home / place
     path.parent.mkdir(exist_ok=True)

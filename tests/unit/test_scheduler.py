@@ -130,7 +130,7 @@ def test_the_nodes_of_a_rack_are_a_block_of_slurms_topology():
     ]
 
 
-def test_each_folder_whose_scripts_slurmd_runs_has_a_script():
+def test_every_folder_from_which_slurmd_runs_scripts_has_a_script():
     text = slurm_conf(cluster(scripts=True))
     folders = re.findall(r"^(?:Prolog|Epilog)=/etc/slurm/(\S+)/\*$", text, re.MULTILINE)
     assert sorted(name.partition("/")[0] for name in scripts()) == sorted(folders) == ["epilog.d", "prolog.d"]

@@ -207,7 +207,7 @@ def test_nodes_start_only_after_the_users_exist_and_slurmctld_starts_only_after_
     ]
 
 
-def test_a_login_node_whose_set_up_fails_is_named_with_the_reason_and_no_timer_starts_machines(machine, monkeypatch):
+def test_no_timer_starts_machines_if_the_set_up_of_a_login_node_fails_and_the_error_gives_the_reason(machine, monkeypatch):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     seen: list[Any] = []
     whys = {"i-1": "", "i-2": "its first boot has not finished"}

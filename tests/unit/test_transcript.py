@@ -39,7 +39,7 @@ def test_a_table_without_its_end_is_read_and_the_missing_end_is_reported():
     assert run.problems == ("the run's closing lines are missing",)
 
 
-def test_nccl_log_lines_between_the_rows_are_skipped_and_name_the_network():
+def test_nccl_log_lines_between_the_rows_are_not_read_as_rows_but_name_the_network():
     run = only("k8s-2pods-25G.txt")
     assert [row.size_bytes for row in run.rows] == [10737418240]
     assert run.network == "IBext"

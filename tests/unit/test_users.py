@@ -456,7 +456,7 @@ def test_the_primary_group_of_a_user_is_not_deleted():
 # The copy of the directory
 
 
-def test_a_copy_of_the_directory_is_written_after_a_change_and_only_root_can_read_the_copy(cluster, monkeypatch):
+def test_after_a_change_a_copy_of_the_directory_is_written_that_only_root_can_read(cluster, monkeypatch):
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = Path(cluster.settings.snapshot)
     assert snapshot.write(str(path))

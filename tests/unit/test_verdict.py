@@ -77,7 +77,7 @@ def test_wrong_data_in_a_step_that_does_not_decide_also_prevents_a_pass():
         ({"name": "another"}, "has no run of all_reduce"),
     ],
 )
-def test_missing_or_foreign_data_is_unknown_with_its_reason(changes, reason):
+def test_missing_or_foreign_data_give_the_verdict_unknown_with_a_reason(changes, reason):
     judged = judge(with_step(RUN, **changes), ASKED)
     assert judged.verdict == "unknown"
     assert any(reason in found for found in judged.reasons)

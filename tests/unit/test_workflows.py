@@ -12,7 +12,7 @@ FILES = sorted([*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "examp
 
 
 @pytest.mark.parametrize("file", FILES, ids=[path.name for path in FILES])
-def test_actions_are_pinned_and_no_job_with_write_permission_checks_out_code(file):
+def test_actions_are_pinned_and_code_is_checked_out_only_by_jobs_without_write_permissions(file):
     workflow = yaml.safe_load(file.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
