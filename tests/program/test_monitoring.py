@@ -172,7 +172,7 @@ def test_prometheus_finds_the_pods_of_the_stack_and_no_other_pods():
     assert kept(dcgm, discovered(7, **exporter)) is None, "a pod on somebody else's node is no target"
 
 
-def test_prometheus_scrapes_the_collectors_of_switches_for_clusters_of_hosts_and_of_pods():
+def test_for_clusters_of_hosts_and_of_pods_prometheus_scrapes_the_collectors_of_switches():
     asked = Monitoring(switches=("10.20.9.5:9804", "10.20.9.6:9804"))
     assert asked.wanted
     expected = {

@@ -96,7 +96,7 @@ def test_only_the_login_node_may_start_machines_and_only_in_the_stacks_compartme
         assert statement.endswith(" in compartment id ocid1.compartment.oc1..rehearsed")
 
 
-def test_dynamic_nodes_accept_the_operators_and_the_controllers_keys_and_no_private_key_is_sent(on_demand):
+def test_dynamic_nodes_accept_the_keys_of_operator_and_controller_but_no_private_key_is_sent(on_demand):
     launch = given(on_demand, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
     keys = launch["metadata"]["ssh_authorized_keys"].splitlines()
     assert [key.split()[0] for key in keys] == ["ssh-ed25519", "ssh-ed25519"]
@@ -258,7 +258,7 @@ def test_a_destroy_terminates_slurms_machines_only_if_the_controller_was_set_up(
     assert asked.exists() == configured
 
 
-def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_update_looks_for_a_result():
+def test_until_the_first_job_has_run_the_verdict_is_unknown_but_updates_succeed():
     engine, found = exported(NONE)
     measured = found["measured"]
     assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
@@ -297,7 +297,7 @@ def test_a_new_run_number_leaves_the_job_script_unchanged_and_reads_the_newest_r
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_with_users_all_machines_install_ldap_packages_and_only_nodes_reach_the_port_of_the_directory():
+def test_with_users_all_machines_install_ldap_packages_but_only_nodes_reach_the_port_of_the_directory():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()

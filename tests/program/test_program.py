@@ -173,7 +173,7 @@ def test_file_systems_add_their_resources_and_nothing_else_changes(dev):
     }
 
 
-def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not():
+def test_nodes_but_not_the_login_node_mount_the_file_systems_in_first_boot():
     engine = run_program(LINES, oci=files())
     (configuration,) = engine.of("InstanceConfiguration")
     boot = base64.b64decode(configuration["instanceDetails"]["launchDetails"]["metadata"]["user_data"]).decode()

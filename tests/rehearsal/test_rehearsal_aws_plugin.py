@@ -281,7 +281,7 @@ def test_tags_that_ec2_does_not_accept_are_refused_on_a_resource_and_in_a_launch
         assert all(one.reason.startswith(said or "") for one in found)
 
 
-def test_a_preview_knows_the_given_inputs_and_leaves_computed_outputs_unknown(served: Any) -> None:
+def test_a_preview_knows_the_given_inputs_but_no_computed_outputs(served: Any) -> None:
     inputs = wire.dumps({"cidrBlock": "10.0.0.0/16"})
     made = wire.loads(
         served.Create(provider_pb2.CreateRequest(urn=urn("Vpc", "v"), properties=inputs, preview=True)).properties

@@ -197,7 +197,7 @@ def test_the_real_modprobe_loads_and_removes_only_the_modules_of_the_images_gpu_
     assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
 
 
-def test_a_connection_that_no_rule_allows_hangs_and_a_stateless_rule_needs_a_second_rule_for_the_reply(stage):
+def test_a_connection_hangs_if_no_rule_allows_it_while_a_stateless_rule_needs_a_second_one_for_the_reply(stage):
     knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
     stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
     reply = network.Rule("egress", "6", "10.0.1.0/24", source_ports=(22, 22), stateless=True)

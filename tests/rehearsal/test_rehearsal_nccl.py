@@ -243,7 +243,7 @@ def test_a_build_without_nvcc_fails_like_a_build_of_genuine_nccl_tests(tmp_path:
 
 @needs_build_tools
 @pytest.mark.skipif(Path("/usr/include/nccl.h").exists(), reason="NCCL is installed here")
-def test_a_build_without_the_nccl_headers_names_nccl_h(tmp_path: Path) -> None:
+def test_the_error_of_a_build_without_nccl_headers_mentions_nccl_h(tmp_path: Path) -> None:
     made = make(tmp_path, "NCCL_HOME=/nowhere")
     assert made.returncode != 0
     assert "nccl.h: No such file or directory" in made.stderr

@@ -429,7 +429,7 @@ def test_resources_that_a_launched_machine_uses_cannot_be_deleted(account: Accou
         account.cloud.delete(account.stack.ids["private"])
 
 
-def test_version_two_of_the_metadata_service_requires_a_header_and_version_one_can_be_disabled(
+def test_version_one_of_the_metadata_service_can_be_disabled_and_version_two_requires_a_header(
     account: Account, fakes: Fakes
 ) -> None:
     (folder,) = (fakes.world.path / "hosts").iterdir()

@@ -165,7 +165,7 @@ def asked(stage: Stage, asker: int, host: int) -> str:
     return found.text
 
 
-def test_exporters_show_every_rails_bytes_only_to_their_readers_and_nothing_is_measured_again(built):
+def test_exporters_show_the_bytes_of_every_rail_only_to_their_readers_without_a_new_measurement(built):
     stage = built[0]
     before, wanted = stage.outputs(), {"exporter": True, "readFrom": ["10.20.1.12/32"]}
     found = stage.up(monitoring=wanted)
@@ -221,7 +221,7 @@ def test_people_can_submit_jobs_with_gpus_to_the_queue_of_the_measurement(queued
     assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
 
 
-def test_the_munge_key_is_the_same_on_all_machines_and_never_appears_in_busbars_state_output_or_files(queued):
+def test_the_munge_key_is_the_same_on_all_machines_and_never_appears_in_busbars_state_or_output_or_files(queued):
     stage, found = queued
     read = "sudo base64 -w 0 /etc/munge/munge.key"
     first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()

@@ -33,7 +33,7 @@ def test_nodes_start_for_a_job_and_run_the_job_and_are_terminated_when_they_are_
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
 
 
-def test_always_on_nodes_start_without_a_job_and_stay_when_idle_and_start_again_after_a_machine_died(facts):
+def test_always_on_nodes_start_without_a_job_then_stay_when_idle_and_get_a_new_machine_if_one_dies(facts):
     out = facts["two_always_run"]
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 

@@ -61,7 +61,7 @@ def test_a_rail_that_is_reached_by_tcp_is_reported_as_lacking_its_rdma_device(bu
     assert unmeasured.startswith("irdma0 from gpu0 to gpu1: not measured: there is no /dev/infiniband/uverbs0, so no program ")
 
 
-def test_the_rail_carries_the_bytes_and_the_default_network_hardly_any(built):
+def test_the_rail_carries_the_bytes_while_the_default_network_carries_hardly_any(built):
     stage, _ = built
     before = carried(stage)
     found = again(stage)

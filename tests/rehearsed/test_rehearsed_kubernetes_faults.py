@@ -142,14 +142,14 @@ def test_a_range_without_free_addresses_is_named(stage):
     heals(stage)
 
 
-def test_an_interface_that_the_nodes_do_not_have_is_named(stage):
+def test_the_error_says_that_the_nodes_lack_an_interface_of_the_rails(stage):
     found = again(stage, kubernetes={"rails": [{"interface": "rdma9", "device": "irdma0", "range": "10.100.100.0/29"}]})
     assert found.status != 0
     assert "cannot start: the node lacks an interface that kubernetes.rails names" in found.text
     heals(stage)
 
 
-def test_an_image_that_no_registry_has_is_named(stage):
+def test_the_error_names_an_image_that_no_registry_has(stage):
     found = again(stage, kubernetes={"image": "registry.rehearsed/busbar/none:1.0"})
     assert found.status != 0
     assert "kubernetes.image is registry.rehearsed/busbar/none:1.0, which the node cannot pull (" in found.text

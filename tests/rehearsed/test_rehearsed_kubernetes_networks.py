@@ -105,7 +105,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert pods(stage) == before
 
 
-def test_a_secondary_network_that_other_pods_use_is_kept_when_the_stack_is_destroyed_and_still_works(stage):
+def test_a_secondary_network_that_other_pods_use_survives_the_destroy_of_the_stack_and_still_works(stage):
     rail = {"type": "host-device", "device": "rdma0", "ipam": {"type": "whereabouts", "range": "10.100.109.0/29"}}
     spec = {"config": json.dumps({"cniVersion": "0.3.1", "name": "fast", "plugins": [rail]})}
     about = {"name": "fast", "namespace": "default"}

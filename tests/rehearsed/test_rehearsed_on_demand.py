@@ -199,7 +199,7 @@ def test_a_setuid_program_among_the_homes_runs_without_root_rights_on_the_contro
     assert stage.on_host("/home/.shared/id -nu").strip() == operator
 
 
-def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_remains_after_the_job(built, cloud):
+def test_a_user_runs_commands_in_an_image_of_a_registry_but_after_the_job_no_container_remains(built, cloud):
     stage, _ = built
     image, folder = IMAGES[cloud]
     run = f"srun -N2 -w {NODES[cloud]}"
@@ -211,7 +211,7 @@ def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_remains
     assert stage.on_host(f"{run} enroot list").split() == []
 
 
-def test_slurms_database_has_the_jobs_with_their_gpus_and_answers_on_a_node_too(built, cloud):
+def test_slurms_database_has_the_jobs_with_their_gpus_and_can_be_queried_on_a_node_too(built, cloud):
     stage, _ = built
     asks = "sacct --allusers --allocations --noheader --parsable2 --format=JobName,State,User,Account,AllocTRES%200"
     for command in (asks, f"srun -N1 -w {NODES[cloud].replace('[1-2]', '1')} {asks}"):

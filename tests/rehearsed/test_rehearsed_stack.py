@@ -327,7 +327,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_give_the_verdict_
 ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
 
 
-def test_a_changed_login_image_and_time_zone_replace_the_login_node_but_no_gpu_machine_as_the_preview_shows(built):
+def test_a_new_login_image_and_time_zone_replace_only_the_login_node_in_the_preview_and_the_update(built):
     """No new measurement runs: the request of this update is that of an earlier measurement, whose result is used."""
     stage = built[0]
     before = stage.outputs()

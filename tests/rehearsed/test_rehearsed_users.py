@@ -68,7 +68,7 @@ def test_a_second_set_up_of_users_changes_no_file_and_restarts_no_daemon(facts):
     assert seen["same"]
 
 
-def test_the_directory_listens_with_tls_on_the_controllers_own_address_only_and_the_database_on_no_address(facts):
+def test_the_directory_listens_with_tls_only_on_the_controllers_own_address_while_the_database_listens_on_none(facts):
     assert facts["first_set_up"]["listening"] == ["10.255.0.1:636"]
 
 
@@ -255,7 +255,7 @@ def test_nothing_is_written_below_the_mount_point_of_homes_that_are_not_mounted(
     assert not {"eve", ".busbar-users"} & set(seen["left"].split())
 
 
-def test_a_controller_with_the_folders_of_red_hats_packages_also_has_users(facts):
+def test_users_can_be_added_on_a_controller_with_the_folders_of_red_hats_packages(facts):
     seen = facts["folders_of_oracle_linux"]
     assert (seen["id"], seen["runs"].strip()) == ("erin\n", "ldap")
     assert seen["data"] == ["ldap", "ldap"]

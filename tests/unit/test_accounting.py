@@ -89,9 +89,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-def test_set_up_creates_the_database_and_starts_slurmdbd_and_adds_the_cluster_and_a_second_set_up_restarts_nothing(
-    machine, tmp_path
-):
+def test_the_first_set_up_starts_slurmdbd_and_adds_the_cluster_but_the_second_restarts_nothing(machine, tmp_path):
     machine.set_up()
     order = ["systemctl restart mariadb", "mariadb --batch < statements", "systemctl restart slurmdbd.service"]
     at = [machine.calls.index(call) for call in [*order, "sacctmgr --immediate add cluster busbar"]]

@@ -166,7 +166,7 @@ def verdict(text: str, document: dict) -> str:
     return judge(line_of(REAL.documents | said, REAL.asked), REAL.asked).verdict
 
 
-def test_the_run_that_these_tests_change_passes_without_a_change():
+def test_the_unchanged_run_of_these_tests_passes():
     assert verdict(TEXT, JSON) == "pass"
 
 

@@ -402,7 +402,7 @@ def test_the_verify_command_reads_a_certificate_from_standard_input(files):
     assert subprocess.run(typed, cwd=ROOT, input=b"{}", capture_output=True, check=False).returncode == 1
 
 
-def test_the_verify_command_prints_json_with_the_option_json(files, capsys):
+def test_with_the_option_json_the_verify_command_prints_json(files, capsys):
     certificate, key = files
     assert verifier.main([certificate, "--key", key, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["statement"]["predicate"]["busbw_gb_s"] == 93.5

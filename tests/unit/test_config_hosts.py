@@ -351,7 +351,7 @@ def test_a_queue_of_an_existing_cluster_may_have_upper_case_letters_and_dots(giv
     assert asked.queue == "GPU.A"
 
 
-def test_a_machine_whose_name_slurm_reserves_is_refused_only_if_hosts_slurm_is_set(given):
+def test_a_machine_with_a_name_that_is_reserved_by_slurm_is_refused_only_if_hosts_slurm_is_set(given):
     named = given | {"nodes": {"default": "10.0.0.1", "gpu-b": "10.0.0.2"}}
     assert parsed(named).slurm is None
     (found,) = refused(named | {"slurm": {}})

@@ -543,7 +543,7 @@ def test_nothing_starts_while_the_cluster_is_being_destroyed(head):
     assert "launch" not in head.cloud.calls
 
 
-def test_nodes_that_always_run_are_started_without_a_job_with_one_call_and_only_once(tmp_path):
+def test_nodes_that_always_run_are_started_without_a_job_by_a_single_call(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.run(6)
     assert sorted(head.joined) == head.nodes(2)

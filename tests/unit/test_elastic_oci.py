@@ -232,9 +232,7 @@ def test_a_launch_beside_a_launch_whose_network_is_gone_creates_a_new_network(cl
     assert service.retry_tokens == ["0123456789abcdef"]
 
 
-def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_the_network_but_not_the_launch_that_created_the_network(
-    cloud, service
-):
+def test_if_a_network_cannot_grow_only_the_launch_that_enlarged_it_fails_and_not_the_launch_that_created_it(cloud, service):
     service.network("n1", "i1", size=2, launched="t", state="SCALING", **{"busbar-grown": "u"})
     old = {"id": "w1", "status": "FAILED", "timeAccepted": "2026-01-01T00:00:00Z"}
     service.work["n1"] = [{"id": "w2", "status": "IN_PROGRESS", "timeAccepted": "2026-01-02T00:00:00Z"}, old]
@@ -330,7 +328,7 @@ def test_a_network_whose_machines_have_all_ended_is_removed(cloud, service):
     assert service.calls("DELETE") == ["/clusterNetworks/n1"]
 
 
-def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_a_launch_machine_by_machine(cloud, service):
+def test_one_call_terminates_a_whole_launch_but_a_part_is_terminated_machine_by_machine(cloud, service):
     service.network("n1", "i1", "i2")
     service.network("n2", "i3", "i4")
     cloud.terminate(["i1", "i2", "i3", "unknown"])

@@ -80,7 +80,7 @@ def test_slurm_reads_topology_conf_once_after_new_nodes_are_placed_in_it_as_the_
     assert (head.cloud.calls.count("places"), head.slurm.reconfigured) == (1, told)
 
 
-def test_a_node_whose_machine_is_terminated_loses_its_place_and_the_place_of_its_next_machine_is_looked_up(head):
+def test_a_terminated_machines_place_is_forgotten_while_that_of_the_nodes_next_machine_is_looked_up(head):
     running(head)
     head.slurm.idle(*head.nodes(4))
     head.run(14)

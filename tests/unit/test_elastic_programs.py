@@ -135,7 +135,9 @@ def test_a_sweep_waits_for_a_run_of_reconcile_in_progress_and_then_terminates_al
     assert not head.cloud.running
 
 
-def test_if_another_run_does_not_end_a_sweep_fails_and_says_that_machines_may_still_run(head, tmp_path, monkeypatch, capsys):
+def test_a_sweep_that_waits_in_vain_for_another_run_fails_and_says_that_machines_may_still_run(
+    head, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(program, "_RUN_ENDS_S", 0)
     with only_one(str(tmp_path / "lock")):
         assert head.run("sweep") == 1

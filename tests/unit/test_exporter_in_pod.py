@@ -48,7 +48,7 @@ def runs(number: int) -> bool:
         return False
 
 
-def test_an_exporter_in_a_pod_answers_moves_to_another_port_and_is_removed_without_a_trace(tmp_path):
+def test_an_exporter_in_a_pod_can_be_moved_to_another_port_and_removed_without_a_trace(tmp_path):
     first, second = free_port(), free_port()
     try:
         assert json.loads(called(tmp_path, port=first).stdout) == {"there": True}

@@ -95,7 +95,7 @@ def test_the_reason_of_a_failure_is_the_last_line_of_stderr_or_else_of_stdout(an
     assert answer.why == why
 
 
-def test_a_connection_is_opened_to_every_node_except_the_first_and_a_failed_connection_is_ignored(programs, monkeypatch):
+def test_a_connection_that_fails_is_ignored_and_none_is_opened_to_the_first_node(programs, monkeypatch):
     programs.ends = {"10.0.0.2": [LATE]}
     with tempfile.TemporaryDirectory(prefix="bb") as home:  # a socket's path must be short
         monkeypatch.setenv("HOME", home)

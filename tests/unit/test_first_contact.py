@@ -94,7 +94,7 @@ def test_the_line_groups_equal_machines_and_has_the_host_key_of_the_head_node(co
     assert line["networks"] == ["10.0.0.0/16"]
 
 
-def test_two_nodes_are_joined_and_a_single_node_is_left_unchanged(contact, tmp_path):
+def test_two_nodes_get_the_head_nodes_key_while_a_single_node_is_left_unchanged(contact, tmp_path):
     """The head node generates a key; each node authorises that key and learns the other node's host key."""
     assert contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO).returncode == 0
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "sh -" in line]

@@ -193,7 +193,7 @@ def test_of_many_earlier_runs_only_the_oldest_and_the_newest_are_loaded(folder, 
     assert [one.run_id for one in load(folder, KEY, made(4).order).records] == ["run0001", "run0002", "run0003"]
 
 
-def test_slow_decay_over_600_daily_runs_does_not_lower_the_limit_from_the_first_passes(tmp_path):
+def test_the_limit_from_the_first_passes_is_not_lowered_by_slow_decay_over_600_daily_runs(tmp_path):
     """The fabric loses 0.01 % a day: 2 % within the last 200 runs, and a tenth of its busbw in three years."""
     for day in range(600):
         started = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -248,7 +248,7 @@ def test_changes_show_verdict_busbw_latency_and_every_version():
     )
 
 
-def test_changes_name_what_is_different_in_the_plan():
+def test_a_changed_plan_is_reported_with_the_setting_that_differs():
     assert changes(made(1), made(2, plan=PLAN | {"iterations": "5"})) == (
         "iterations of the plan went from 20 to 5 since 2025-11-01T04:49:00Z: the numbers of the two runs are not compared",
     )

@@ -71,7 +71,7 @@ def test_on_aws_a_complete_rack_is_accepted_while_more_nodes_or_a_collective_wit
     ("name", "value"),
     [("NCCL_TESTS_SPLIT", "MOD"), ("NCCL_TESTS_MIN_BW", "1"), ("NCCL_IB_DISABLE", "1")],
 )
-def test_a_variable_that_disables_rails_or_changes_the_plans_tests_is_refused_with_and_without_a_gate(name, value):
+def test_a_variable_that_disables_rails_or_changes_the_planned_tests_is_refused_with_or_without_a_gate(name, value):
     for accept in ({}, {"gate": "300 GB/s"}):
         (sentence,) = refused(measure={"exports": {name: value}}, accept=accept)
         assert sentence.startswith("measure.exports has ")

@@ -333,7 +333,7 @@ def test_a_ring_is_judged_by_the_gate_for_rings_even_where_switches_could_have_r
     assert "in-network" not in {one.name for one in found.checks}
 
 
-def test_a_run_with_reduction_by_switches_but_no_published_number_is_unknown_unless_the_user_sets_a_gate():
+def test_without_a_published_number_a_run_with_reduction_by_switches_passes_only_with_the_users_gate():
     rails = Rdma(8, 200, tuple("abcdefgh"), "")
     asked = Asked(PLAN, dataclasses.replace(SERVERS["HGX-A100-80GB.8"], rdma=rails), 8)
     found = judged(reduced(asked, 220), asked)

@@ -213,7 +213,7 @@ def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(
     assert kept_looks.earlier("x") == [2.0, 4.0, 4.0]
 
 
-def test_the_runner_keeps_looks_for_each_set_of_machines_and_a_retest_adds_its_looks(tmp_path, monkeypatch):
+def test_a_retest_adds_its_looks_to_those_that_the_runner_keeps_for_the_same_set_of_machines(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     request = protocol.request(json.loads(requests.measure(_place(), ASKED, [])))
     name = kept_looks.key(request, ["m1", "m2"])

@@ -79,7 +79,7 @@ def test_a_gpu_with_less_power_or_clock_or_pcie_than_most_gpus_is_named_with_bot
     ]
 
 
-def test_a_node_whose_driver_reports_no_limits_does_not_count_as_different(found):
+def test_limits_that_a_nodes_driver_does_not_report_are_no_difference(found):
     found[0]["gpu_limits"] = {"gpu0": dict(H100)}
     found[1]["gpu_limits"] = {"gpu0": {}}
     assert differences(found) == []

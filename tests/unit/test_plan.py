@@ -90,7 +90,7 @@ def test_nccl_writes_its_log_to_a_file_and_only_in_the_deciding_run():
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
 
 
-def test_every_run_checks_values_and_the_step_spread_times_individual_operations():
+def test_every_run_checks_values_while_the_step_spread_also_times_individual_operations():
     for name in ("node", "rails", "all_reduce", "spread", "free"):
         words = words_of(name)
         assert words[words.index("-c") + 1] == "1"

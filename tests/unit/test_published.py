@@ -130,7 +130,7 @@ def test_a_published_run_without_gpudirect_rdma_is_short_for_that_reason(row):
 
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
-def test_one_machine_whose_gpus_have_half_of_their_nvlinks_is_short_and_names_nvlink(row):
+def test_one_machine_with_half_of_its_nvlinks_is_short_and_the_reason_names_nvlink(row):
     found = judged(whole(row, 0.5), row)
     assert found.verdict == "short"
     assert any(reason.startswith(f"{row.collective} reached") and "of NVLink's" in reason for reason in found.reasons)

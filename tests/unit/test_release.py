@@ -100,7 +100,7 @@ def test_for_a_stack_without_resources_the_tool_says_that_nothing_is_left(export
     assert release.lines(exported) == ["nothing is left in this stack"]
 
 
-def test_on_request_data_are_unprotected_and_everything_left_is_destroyed():
+def test_on_request_all_resources_are_destroyed_after_protected_data_are_unprotected():
     ran = []
     release.release(state(NETWORK, DATA), WHERE, ran.append)
     assert ran == [

@@ -104,7 +104,7 @@ def placed(*places: tuple[str, ...]) -> Queue:
     return Queue("gpu", [NodeSet("p5", H100, nodes, 2)], default=True)
 
 
-def test_nodes_of_one_place_share_a_switch_and_dynamic_nodes_have_their_own_switch():
+def test_nodes_of_one_place_share_a_switch_while_dynamic_nodes_have_their_own_switch():
     queue = placed(("nn-1", "nn-2.a"), ("nn-1", "nn-2.a"), ("nn-1",))
     assert topology_conf(cluster(queue, topology=Topology("tree"))).splitlines() == [
         "SwitchName=cluster-gpu-p5-dynamic Nodes=gpu-dy-p5-[1-2]",

@@ -317,7 +317,7 @@ def test_the_search_refuses_results_that_it_did_not_request():
     knows=st.tuples(st.booleans(), st.booleans()),
 )
 @settings(max_examples=30)
-def test_trials_of_a_round_share_no_rail_of_a_node_and_the_search_ends(fabric, count, active, knows):
+def test_the_search_ends_and_trials_of_one_round_never_share_a_rail_of_a_node(fabric, count, active, knows):
     dice = random.Random(fabric.seed)  # noqa: S311 - noise
     nodes, rails = fabric.nodes, fabric.rails
     kinds = [*CAUSES, "rail_plane", "group"] if nodes > 6 else ["rail_plane"]
@@ -438,7 +438,7 @@ def test_shared_links_of_a_healthy_fabric_cause_no_blame(shared):
         assert [one.finding.culprits for one in scores if one.wrong] == []
 
 
-def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
+def test_on_a_leaf_of_two_nodes_the_healthy_neighbour_of_a_bad_node_is_not_blamed():
     """The neighbour is slow with every other node in a full round, but only with the bad node in a sparse round."""
     scores = Case(64, 12, (1,), ("node",), leaf=2, spine=0.5, short=True).scores()
     assert [(one.right, one.wrong, one.missed) for one in scores] == [(1, 0, 0)] * 12

@@ -276,7 +276,7 @@ def test_a_line_that_would_be_too_long_drops_pairs_but_not_the_culprits(two):
 
 
 @pytest.mark.parametrize(("more", "pairs"), [(0, 2), (1, 1)])
-def test_a_line_of_exactly_the_largest_size_keeps_everything_and_a_longer_line_drops_pairs(two, more, pairs):
+def test_a_line_of_exactly_the_largest_size_is_complete_while_a_longer_line_drops_pairs(two, more, pairs):
     line = {"pairs": [[1, 2, 0.5]] * 2, "filling": ""}
     line["filling"] = "x" * (jobs.LINE_LIMIT_BYTES - len(json.dumps(line)) + more)
     assert len(fitting(two, line)["pairs"]) == pairs

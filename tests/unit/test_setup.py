@@ -40,7 +40,7 @@ def test_offline_the_missing_engine_is_named_and_the_sentence_says_where_to_put_
     assert "offline, so the engine cannot be fetched: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
 
 
-def test_offline_the_missing_python_packages_are_named(checkout):
+def test_with_the_option_offline_the_error_names_the_file_of_the_missing_python_packages(checkout):
     found = run(checkout, "--offline", "python")
     assert found.returncode == 1
     assert "offline, so the packages of tools/requirements/rehearsal.txt cannot be fetched" in found.stderr

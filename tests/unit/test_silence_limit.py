@@ -18,7 +18,7 @@ def deciding(end_bytes: int) -> Step:
     return next(one for one in steps.steps(plan, GPU4, 2) if one.name == "all_reduce")
 
 
-def test_runs_with_larger_messages_more_operations_or_more_nodes_may_be_silent_for_longer():
+def test_runs_with_larger_messages_or_more_operations_or_more_nodes_may_be_silent_for_longer():
     step = deciding(8 << 30)
     least = silence_s(step, GPU4, 2)
     assert least > 120

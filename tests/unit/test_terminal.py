@@ -14,7 +14,7 @@ def test_long_lines_wrap_and_what_has_scrolled_away_is_not_seen():
     assert "first" not in terminal.visible("first\n" + "\n" * 30)
 
 
-def test_overwritten_text_and_colours_are_not_seen():
+def test_colours_and_overwritten_text_are_not_seen():
     assert terminal.visible("\x1b[31m10 %\r20 %\x1b[0m\r\nend") == "20 %end"
 
 

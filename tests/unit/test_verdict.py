@@ -172,7 +172,7 @@ def test_a_spread_step_that_failed_is_not_counted_among_the_complete_steps():
     assert whole - less == 1
 
 
-def test_a_run_without_a_timed_spread_passes_only_if_allow_skipped_names_the_spread():
+def test_a_run_without_a_timed_spread_passes_only_if_the_spread_is_listed_in_allow_skipped():
     without = dataclasses.replace(ASKED, plan=a_plan(spread_iterations=0))
     judged = judge(line(without), without)
     assert judged.verdict == "unknown"
