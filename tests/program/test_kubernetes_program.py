@@ -245,7 +245,7 @@ def here(cluster: Any, **changes: Any) -> Any:
     return cluster(controlPlane=None, knownHosts="/no/such", server="https://10.138.61.49:6443", **changes)
 
 
-def test_with_a_local_kubeconfig_there_is_no_ssh_and_neither_token_nor_cache_path_in_the_state(cluster, tmp_path, monkeypatch):
+def test_a_local_kubeconfig_needs_no_ssh_and_leaves_neither_token_nor_cache_path_in_the_state(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kubeconfig = tmp_path / "site.conf"
     kubeconfig.write_text("token: abc123")

@@ -160,7 +160,7 @@ def test_first_contact_runs_on_this_machine_through_the_login_node_and_installs_
     assert asked["accept"] == KEY
 
 
-def test_file_systems_add_their_resources_and_nothing_else_changes(dev):
+def test_file_systems_add_exactly_their_own_resources(dev):
     def kinds(engine) -> set[tuple[str, str]]:
         return {(kind, name) for kind, name, _ in engine.resources}
 
@@ -205,7 +205,7 @@ def test_no_security_list_accepts_traffic_from_the_whole_internet(dev):
             assert rule["source"] in {"10.0.0.0/16", "198.51.100.0/24"}
 
 
-def test_measuring_and_accepting_are_two_resources_and_a_slow_fabric_fails_only_acceptance():
+def test_measuring_and_accepting_are_two_resources_of_which_a_slow_fabric_fails_only_acceptance():
     slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]

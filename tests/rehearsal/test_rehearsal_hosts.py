@@ -218,7 +218,7 @@ def test_a_connection_hangs_if_no_rule_allows_it_while_a_stateless_rule_needs_a_
         network.apply_vcn(stage.world, vcn())
 
 
-def test_private_hosts_reach_the_internet_only_through_nat_and_the_internet_cannot_reach_private_hosts(stage):
+def test_private_hosts_reach_the_internet_only_through_nat_while_the_internet_cannot_reach_them(stage):
     out = "timeout 3 bash -c '</dev/tcp/198.51.100.10/443' 2>&1"
     assert "refused" in stage.inside("gpu0", out).stdout
     assert "No package htop available" in stage.inside("gpu0", "yum install -y htop").stdout

@@ -692,7 +692,7 @@ def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_shows_in_the_times(
+def test_in_a_split_by_rails_each_group_uses_its_own_rail_while_a_slow_rail_lengthens_the_times(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     """All groups run at the same time, each on one of four rails.
@@ -822,7 +822,7 @@ def test_nccl_tests_device_sets_the_device_of_both_ranks_in_the_log_line_of_a_co
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_without_nccl_debug_file_the_lines_that_nccl_debug_selects_go_to_stdout(two_hosts: Bench, with_mpi: Path) -> None:
+def test_without_nccl_debug_file_the_lines_selected_by_nccl_debug_go_to_stdout(two_hosts: Bench, with_mpi: Path) -> None:
     env = {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "1"}
     done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env, ranks=1)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -115,7 +115,7 @@ def test_without_a_rule_for_the_file_servers_port_a_mount_fails_after_a_bounded_
     assert stage.inside("three", f"{LUSTRE_MOUNT}; umount /srv /mnt").returncode == 0
 
 
-def test_a_file_server_admits_hosts_of_its_network_but_no_other_address_and_its_ports_are_open(stage, systems):
+def test_a_file_server_has_open_ports_and_admits_hosts_of_its_network_but_no_other_address(stage, systems):
     ask = json.dumps({"export": "/fsx/", "at": "/mnt", "flags": []})
     knock = f"exec 3<>/dev/tcp/10.0.1.201/2049; echo '{ask}' >&3; head -1 <&3"
     assert stage.inside("three", knock).stdout == "{}\n", "a host of the VPC is let in"

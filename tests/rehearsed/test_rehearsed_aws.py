@@ -293,7 +293,7 @@ def test_a_destroy_without_permission_to_delete_data_fails_but_still_terminates_
     assert not left & {"Fleet", "Instance"}, "machines, which cost most, are terminated anyway"
 
 
-def test_a_retained_file_system_is_kept_with_its_network_and_the_other_file_system_is_deleted(built):
+def test_a_retained_file_system_is_kept_with_its_network_while_the_other_file_system_is_deleted(built):
     """No machine has to be rented to change what a destroy does."""
     stage = built[0]
     storage = {"aws": {"storage": {"lustre": {"onDestroy": "retain"}, "home": {"onDestroy": "delete"}}}}

@@ -38,7 +38,7 @@ def test_always_on_nodes_start_without_a_job_then_stay_when_idle_and_get_a_new_m
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 
 
-def test_machines_are_tested_before_the_first_job_and_a_job_whose_machine_fails_returns_to_the_queue(facts):
+def test_machines_are_tested_before_the_first_job_which_is_queued_again_if_its_machine_fails(facts):
     out = facts["a_test_before_the_first_job"]
     assert (out["meanwhile"], out["started"], out["tested"]) == ("CONFIGURING", 0, 2)
     assert f"entry test: 6 GB/s with others, 20 wanted|{out['bad']}" in out["reasons"]

@@ -86,7 +86,7 @@ def test_a_foreign_object_is_left_unchanged_and_nothing_of_multus_is_applied(sta
     kubectl(stage, "delete clusterrole multus")
 
 
-def test_pods_get_their_rails_from_the_installed_multus_and_the_measurement_passes(stage):
+def test_pods_with_rails_from_the_installed_multus_pass_the_measurement(stage):
     found = stage.pass_by(**BRINGS)
     assert found.status == 0, found
     assert "Multus 4.1.4 comes with 6 objects: 1 CustomResourceDefinition" in found.text
@@ -124,7 +124,7 @@ def test_a_secondary_network_that_other_pods_use_survives_the_destroy_of_the_sta
     assert "10.100.109." in json.loads(held)["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"]
 
 
-def test_unused_secondary_networks_are_removed_by_a_destroy_and_nodes_then_start_pods_without_multus(stage):
+def test_a_destroy_removes_unused_secondary_networks_so_that_nodes_then_start_pods_without_multus(stage):
     kubectl(stage, "--namespace default delete pod theirs --wait")
     kubectl(stage, "--namespace default delete network-attachment-definitions fast")
     found = stage.pass_by(**BRINGS)

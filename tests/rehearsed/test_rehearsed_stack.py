@@ -51,7 +51,7 @@ def stdouts(stage: Stage) -> dict[str, str]:
 # Failures while machines are created
 
 
-def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_in_the_state(stage):
+def test_if_capacity_runs_out_half_way_the_update_fails_but_the_state_has_every_machine(stage):
     stage.faults({"kind": "capacity", "after": 1})
     found = stage.up()
     assert found.status != 0
@@ -428,7 +428,7 @@ def test_machines_with_the_programs_default_images_replace_the_old_machines_and_
     assert before["measured"]["versions"]["os"] != after["measured"]["versions"]["os"]
 
 
-def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_failed_first_boot(built):
+def test_after_a_failed_first_boot_a_second_stack_of_the_same_name_comes_up_beside_the_first(built):
     """The clusters of both stacks have the same name.
 
     The failed step is named, and only the login node is replaced, with the command from the message.

@@ -176,7 +176,7 @@ def test_a_text_that_contradicts_the_json_result_or_itself_gives_the_verdict_unk
     assert verdict(TEXT.replace(printed, instead), JSON) == "unknown"
 
 
-def test_a_cut_text_a_text_with_two_runs_and_a_json_result_without_rows_each_give_the_verdict_unknown():
+def test_a_cut_text_or_a_text_with_two_runs_or_a_json_result_without_rows_gives_the_verdict_unknown():
     assert verdict(TEXT[: TEXT.index(LAST) + len(LAST)], JSON) == "unknown"
     assert verdict(TEXT + TEXT, JSON) == "unknown"
     assert verdict(TEXT, JSON | {"results": {}}) == "unknown"

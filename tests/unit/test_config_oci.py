@@ -734,7 +734,7 @@ def test_every_rule_is_broken_by_a_case():
     assert set(CASES) | set(ASKED) == set(RULES)
 
 
-def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_and_an_account_that_was_not_queried_is_noted():
+def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_while_an_account_not_queried_is_noted():
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}

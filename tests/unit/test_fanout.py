@@ -144,7 +144,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path)
 
 
-def test_a_retest_refers_to_the_first_measurement_and_a_retest_with_a_saved_result_is_not_measured_again(cluster):
+def test_a_retest_refers_to_the_first_measurement_but_does_not_run_again_if_its_result_is_saved(cluster):
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 3.5))}
     request = cluster.request(DECIDING, LOOKS, evidence=Evidence("/first", "abc"))
     found = retest_run.retest(request, cluster.said.append)

@@ -50,7 +50,7 @@ def test_numbers_that_became_too_large_can_be_damaged_again():
     assert any(made)
 
 
-def test_judge_and_independent_check_both_find_a_busbw_that_differs_between_text_and_json():
+def test_the_judge_and_the_independent_check_both_find_a_busbw_that_differs_between_text_and_json():
     """The independent check in tools/fuzz/plain_reading.py finds the damage, too.
 
     If the judge overlooked the damage, that check would report a false pass.

@@ -197,7 +197,7 @@ def test_a_deciding_all_gather_above_the_line_rate_is_unknown():
 
 
 @pytest.mark.parametrize("busbw", [500, 2763])
-def test_a_busbw_of_a_single_machine_above_the_nvlink_ceiling_is_unknown(busbw):
+def test_a_single_machines_busbw_above_the_nvlink_ceiling_is_unknown(busbw):
     asked = Asked(PLAN, H100, 1)
     line = real(asked, 0.8)
     assert state(line, "ceiling", asked) == "pass"
@@ -354,7 +354,7 @@ def test_the_rails_carry_only_each_nodes_own_part_if_switches_do_the_all_gather(
     assert state(line, "transport", asked) == "pass"
 
 
-def test_a_plugin_that_could_let_switches_reduce_does_not_make_a_rings_bytes_unknown():
+def test_the_bytes_of_a_ring_are_judged_even_if_a_plugin_could_let_switches_reduce():
     """nccl-rdma-sharp-plugin adds `SHARP` to device names on every InfiniBand network (NVIDIA/nccl issue 1357)."""
     line = document()
     line["transport"]["said"]["devices"] = {"NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ens9": 8}

@@ -71,7 +71,7 @@ def test_a_rank_that_does_not_run_is_named_with_its_node_and_state(monkeypatch, 
     assert found == [f"b: rank 3 (process 77) is {words}"]
 
 
-def test_lost_ranks_an_unresponsive_node_and_nccls_messages_are_reported_once(monkeypatch):
+def test_lost_ranks_and_an_unresponsive_node_and_nccls_messages_are_each_reported_once(monkeypatch):
     found, _ = named(monkeypatch, ([rank(None, "T"), rank(0)], ["rank 3 is missing", "rank 3 is missing"]), "no route")
     assert found == ["a: rank ? (process 100) is stopped", "b does not answer (no route)", "NCCL says: rank 3 is missing"]
     found, _ = named(monkeypatch, ([rank(0)], ["both"]), ([], ["both"]))

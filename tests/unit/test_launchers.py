@@ -59,7 +59,7 @@ def kind(request) -> str:
     return str(request.param)
 
 
-def test_every_rank_gets_its_program_arguments_and_environment(kind):
+def test_every_rank_gets_its_program_and_arguments_and_environment(kind):
     words = launcher.command(launch(kind), NODES, [ranks()])
     assert words[-3:] == ["/bin/echo", "-b", "8"]
     assert "NCCL_DEBUG=INFO" in " ".join(words[: words.index("/bin/echo")])

@@ -126,7 +126,7 @@ def test_a_refused_login_is_retried_unless_the_nodes_host_key_is_pinned(monkeypa
         Answers(monkeypatch, 255, "", said).look()
 
 
-def test_the_facts_program_gets_the_nodes_address_and_its_last_line_of_output_is_read(monkeypatch):
+def test_the_facts_program_gets_the_nodes_address_while_only_its_last_line_of_output_is_read(monkeypatch):
     answers = Answers(monkeypatch, 0, f"a banner\n{json.dumps(FACTS)}\n")
     found = answers.look(first_boot=False, facts="PROGRAM", mpi=["/mpi*"], hcas=["m0"])
     assert found == node_look.Seen("ssh-ed25519 AAAAPinned", FACTS)

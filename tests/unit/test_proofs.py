@@ -35,7 +35,7 @@ def found(said: Any, asked: Asked = PROVEN) -> Check:
     return check
 
 
-def test_rails_that_reach_their_rate_pass_and_the_slowest_rail_is_named():
+def test_the_check_of_rails_that_reach_their_rate_passes_and_names_the_slowest_rail():
     check = found(proofs())
     assert check.state == "pass"
     assert check.why == (

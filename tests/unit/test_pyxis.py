@@ -60,7 +60,7 @@ def refused(head: Head, **changes) -> str:
     return err.splitlines()[-1]
 
 
-def test_the_image_is_imported_to_the_jobs_folder_and_the_builds_line_has_the_versions_of_the_image_and_not_of_the_node(head):
+def test_the_image_is_imported_to_the_jobs_folder_while_the_line_of_the_build_has_the_versions_in_the_image(head):
     line = built(head)
     file = Path(line["container"]["file"])
     assert file.parent == head.home / "jobs/.busbar/images"

@@ -26,7 +26,7 @@ def ran(exported: dict[str, Any], name: str, listed: list[dict[str, str]] | None
     return commands
 
 
-def test_on_oci_the_node_is_terminated_without_shrinking_its_pool_and_an_update_follows():
+def test_on_oci_the_update_comes_after_the_nodes_termination_which_does_not_shrink_the_pool():
     listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
     look, detach, up = ran(state("oci", POOL), "gpu-3", listed)
     assert look[-4:] == ["--compartment-id", "c", "--cluster-network-id", "network"]

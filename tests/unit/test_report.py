@@ -229,7 +229,7 @@ def of_eight(*named):
 SLOW_NODE = {"kind": "node", "nodes": ["n7"], "rails": [], "ratio": 0.4, "evidence": [], "next": "look"}
 
 
-def test_the_matrix_is_red_below_the_gate_and_its_scale_always_ends_at_the_ceiling():
+def test_the_matrix_is_red_below_the_gate_while_its_scale_always_ends_at_the_ceiling():
     found = pairs.read(of_eight(SLOW_NODE))
     assert (found.limit_gb_s, found.ceiling_gb_s) == (SHORT["gate"]["limit_gb_s"], SHORT["ceiling_gb_s"])
     assert found.short == {(one, 7) for one in range(7)}

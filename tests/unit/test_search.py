@@ -568,7 +568,7 @@ def test_a_slow_link_that_no_ring_crosses_is_found_if_an_all_to_all_is_short(nod
 
 
 @pytest.mark.parametrize("nodes", [3, 8, 17])
-def test_trials_off_the_ring_cover_every_pair_and_no_node_runs_twice_in_a_round(nodes):
+def test_trials_off_the_ring_cover_every_pair_but_use_no_node_twice_in_a_round(nodes):
     fabric, search, tried = Fabric(nodes, 4), Search(nodes, 4, None, None, off_ring=True), set()
     while trials := search.next_round():
         busy = [node for trial in trials if not trial.rails for node in trial.nodes]

@@ -133,7 +133,7 @@ def shell(tmp_path: Path, *words: str, **more: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.usefixtures("slurm")
-def test_a_command_for_an_address_runs_on_the_node_of_the_job_with_that_address(tmp_path):
+def test_a_command_for_an_address_runs_on_the_jobs_node_that_has_that_address(tmp_path):
     done = shell(tmp_path, "10.0.1.4", "echo", "'a  b';", "cat", SLURM_STEP_ID="3")
     assert done.stdout == "a  b\ngiven"
     assert "--jobid=7" in done.stderr

@@ -135,7 +135,7 @@ def cycles(*times: float) -> str:
     return HEADER + rows + END
 
 
-def test_the_median_of_several_cycles_counts_and_a_truncated_cycle_is_reported():
+def test_the_median_of_several_cycles_is_taken_while_a_truncated_cycle_is_reported():
     (run,) = parse_text(cycles(3.0, 9.0, 4.0), cycles=3)
     assert ([row.out_of_place.time_us for row in run.rows], run.problems) == ([4.0, 4.0], ())
     (run,) = parse_text(cycles(3.0, 9.0), cycles=3)

@@ -144,7 +144,7 @@ ALLOWED = string.ascii_lowercase + string.digits + "_-"
 
 
 @given(some.text(alphabet=ALLOWED, max_size=40) | some.text(max_size=40))
-def test_an_accepted_name_has_no_special_meaning_in_a_shell_a_path_a_dn_or_a_passwd_line(name):
+def test_an_accepted_name_has_no_special_meaning_in_a_shell_or_a_path_or_a_dn_or_a_passwd_line(name):
     refused = accepted.refused_name(name)
     fits = 0 < len(name) <= 32 and set(name) <= set(ALLOWED) and name[0] in string.ascii_lowercase + "_"
     assert (not refused) == fits
@@ -324,7 +324,7 @@ def test_public_keys_are_added_once_to_a_home_that_existed_already(cluster, monk
     assert (cluster.home / "alice/.ssh/authorized_keys").read_text().splitlines() == ["old without an end", key()]
 
 
-def test_users_are_added_to_and_deleted_from_slurms_database_only_with_accounting(cluster):
+def test_only_with_accounting_are_users_added_to_slurms_database_and_deleted_from_it(cluster):
     cluster.add("alice")
     cluster.delete("alice")
     assert cluster.slurm == [("add", "busbar", ["alice"]), ("delete", "busbar", "alice")]
