@@ -1,6 +1,6 @@
 """Judges what the gate does not judge: the floors of the other collectives, and each collective's curve and in-place result.
 
-Collectives other than the gate's matter, too: a ring uses few paths between leaf switches, but all-to-all loads the spine.
+The other collectives matter, too: a ring uses few paths between leaf switches, but all-to-all loads the spine.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MIB = 1024**2
 #: tokens carry much of a message. A rehearsed size is multiplied by the rehearsal's scale before it is compared with the second
 #: size, because a rehearsal divides line rates by this scale.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
-#: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, the buckets of
-#: 16 rails (64 KiB each) save up tokens for 1 MiB, a quarter of what the smallest judged run moves. The busier the machine is,
-#: the longer the ranks wait.
+#: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, the buckets of 16 rails (64 KiB
+#: each) save up tokens for 1 MiB. At a scale of 4000, the smallest judged run moves 4 MiB, so these tokens can add a quarter to
+#: its rate. The busier the machine is, the longer the ranks wait.
 _REHEARSED_MOST_EXCESS = 1.3
 #: The busbw at a size must reach this share of its prediction; real transcripts differ from their predictions by at most a
 #: sixth.
@@ -69,7 +69,7 @@ def most_above(scale: int) -> float:
 
 def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
     size, reached = run.rows[-1]["size_bytes"], busbw(run.rows[-1])
-    # The test may have rounded the size down, to a whole share for each rank.
+    # The plan's size is looked up. The measured size may be smaller: nccl-tests rounds it down so that ranks get equal parts.
     share = fraction(asked.plan.sizes_of(run.name)[-1], FLOOR, scale)
     bound = ceiling.bound_gb_s(run.name, asked.shape, asked.nodes, scale)
     if bound is None or share is None or _is_one_rehearsed_node(asked, scale):

@@ -1,9 +1,9 @@
 """Processors of OCI's GPU shapes as `slurmd -C` counts them: sockets, cores per socket, hardware threads per core.
 
 The numbers of some shapes are from oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration). The numbers of all other
-shapes are the OCPUs of the vendor's page "Compute Shapes", divided over two sockets. Slurm accepts a node that has more
-processors than slurm.conf lists. Each socket of an A100-v2 machine is divided into four NUMA nodes (NPS4), and older kernels
-cannot bind 256 processors, so only one thread of each core of this machine is listed.
+shapes are the OCPUs of the vendor's page "Compute Shapes", divided over two sockets. An A100-v2 machine counts as eight
+sockets, because each of its two sockets is divided into four NUMA nodes (NPS4). Older kernels cannot bind this machine's 256
+processors, so only one thread of each core is listed; Slurm accepts a node that has more processors than slurm.conf lists.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def plugin_folder(family: str) -> str:
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: Folder whose files the rehearsed installer copies to the root folder. The image already has the same files below the root.
+#: The rehearsed installer copies the files of this folder to the root folder. An image with EFA's software has each file twice:
+#: in this folder, and in the place to which the installer would copy the file.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 

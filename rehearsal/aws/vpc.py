@@ -120,8 +120,8 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return the association's ids, and the VPC with the association's address range.
+        """Return the association's ids, and one more name that is made of the VPC's id and the association's address range.
 
-        A subnet refers to the VPC and the range, because a subnet's inputs do not name the association.
+        A subnet refers to the association by this name, because a subnet's inputs do not contain the association's id.
         """
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

@@ -205,7 +205,7 @@ def test_the_busbw_of_a_group_is_the_busbw_of_its_slowest_rank(stage, rank_us, g
     assert measure.numbers(run(row(8, 1.0)), stage, 2, 4)["groups_gb_s"] is None
 
 
-def test_at_most_twenty_problems_are_kept_of_at_most_three_hundred_characters_each():
+def test_at_most_twenty_problems_are_kept_and_each_is_cut_after_three_hundred_characters():
     short, exact, long = "s", "e" * 300, "l" * 301
     kept = measure.numbers(run(problems=(short, exact, long)), "all", 1, 4)["problems"]
     assert kept == [short, exact, "l" * 300 + "..."]

@@ -79,7 +79,7 @@ class Fabric(Head):
         return json.loads(out)
 
     def measured_again(self, culprit):
-        """Run the script of the culprit's next command; return each trial that the script prints, with the trial's busbw."""
+        """Run the script that the line suggests for this culprit; return each trial that it prints, with the trial's busbw."""
         script = culprit["next"].rpartition("; ")[2]
         found = subprocess.run(["sh", script], env=self.environment, capture_output=True, text=True, check=True)
         return [(what, float(number.partition(" ")[0])) for what, number in re.findall(r"(.+): (\S+ GB/s)", found.stdout)]
@@ -172,13 +172,15 @@ def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_the_pair
 @pytest.mark.parametrize(
     ("factor", "waited", "scale", "kinds"),
     [
-        (0.8, 0.3, 4000, []),  # the loss from 85 GB/s is smaller than what waiting explains
+        (0.8, 0.3, 4000, []),  # waiting explains more than what is missing to the limit of 85 GB/s
         (0.8, 0.01, 4000, ["link"]),
         (0.5, 0.3, 4000, ["link"]),
         (0.8, 0.3, None, ["link"]),  # on real hardware, waiting excuses nothing
     ],
 )
-def test_waiting_for_processors_in_a_rehearsal_blames_no_node_and_hides_no_fault(tmp_path, factor, waited, scale, kinds):
+def test_time_spent_waiting_for_processors_in_a_rehearsal_blames_no_node_and_hides_no_fault(
+    tmp_path, factor, waited, scale, kinds
+):
     two = Fabric(tmp_path, 2)
     line = two.search(["node", [1], [], factor], waited=waited, scale=scale)
     assert line["failed"] is None
