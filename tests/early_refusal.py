@@ -12,8 +12,8 @@ import pulumi
 from config.model import fields_by_key, inner
 from config.schema import StackFile
 
-#: Keys that the program compares with running machines or an existing file system. The program looks up the machines and the
-#: file system while it registers resources.
+#: Keys that may be refused after the first registration: the program compares them with running machines or with an existing
+#: file system, which it looks up only while it registers resources.
 _LATE = re.compile(r"aws\.(allowReplace|storage\.\w+\.(existing|efa)) ")
 
 

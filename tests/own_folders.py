@@ -1,7 +1,8 @@
 """Shell that gives a machine of the Slurm tests its own folders; tests/elastic_head.py and tests/users_head.py run it."""
 
-#: Overlays on the system's folders as they were before the test (/run/pristine), not on the controller's: the controller's are
-#: an overlay already, this system's root may be another overlay, and the kernel stacks at most two.
+#: Mounts an overlay on each folder that the loop names. The lower layer is the system's folder as it was before the test
+#: (/run/pristine). The controller's folder cannot be the lower layer: it is an overlay already, this system's root may be an
+#: overlay, too, and the kernel stacks at most two overlays.
 OWN_FOLDERS = r"""
 mount -t tmpfs -o mode=755 tmpfs /mnt
 for folder in /etc /usr/local /var/lib /var/log; do

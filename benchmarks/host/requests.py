@@ -244,8 +244,8 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         logs=where.logs,
         gpu=shape.gpu,
         gpu_pcie=list(gpus.pcie_link(shape.gpu) or ()),
-        # The devices of a network plugin may report a rate other than the shape's: older EFA drivers report 100 Gb/s for every
-        # device.
+        # 0 means that the rails' rates are not checked. The devices of a network plugin may report a rate other than the
+        # shape's: older EFA drivers report 100 Gb/s for every device.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
         # The build unpacked the image, so no file in `binaries` has the image's sha256.
         programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},

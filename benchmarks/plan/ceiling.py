@@ -31,8 +31,8 @@ _DIRECT = frozenset({"alltoall", "gather", "scatter", "sendrecv"})
 #: The busbw of a healthy ring all-reduce of large messages over RoCE, as a fraction of the ring's ceiling: a typical value of
 #: published results (OCI A100: 0.93, 0.93 and 0.95 on two nodes, about 1.0 on 64; DGX A100: 0.96; H200: 0.92).
 HEALTHY_FRACTION = 0.95
-#: The busbw of a healthy ring all-reduce on one node, as a fraction of one GPU's NVLink rate: up to generation 4 (A100: 235 of
-#: 300 GB/s; H200: 346 to 368 of 450), and for generation 5 (GB200: 680 of 900).
+#: The busbw of a healthy ring all-reduce on one node, as a fraction of one GPU's NVLink rate. The first fraction is for NVLink
+#: up to generation 4 (A100: 235 of 300 GB/s; H200: 346 to 368 of 450), the second for generation 5 (GB200: 680 of 900).
 HEALTHY_NVLINK_FRACTION = 0.78
 _HEALTHY_NVLINK_5_FRACTION = 0.75
 _NEWEST_NVLINK = 5

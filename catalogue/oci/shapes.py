@@ -23,8 +23,8 @@ def _el7(*buses: int) -> tuple[str, ...]:
     return tuple(f"enp{bus}s0f{port}" for bus in buses for port in (0, 1))
 
 
-# oci-hpc:samples/gpu/ifup.sh names the interfaces bus by bus, and HCAs are numbered in that order. NCCL's list below groups
-# HCAs by NUMA node, so the order of HCAs and the order of interfaces differ on purpose.
+# The interfaces are in the order of oci-hpc:samples/gpu/ifup.sh: bus by bus, which is also the order of the HCAs' numbers. The
+# HCAs are in NCCL's order, which groups them by NUMA node. So the two lists differ in order, and this is intended.
 _GPU4 = Rdma(
     16,
     100,

@@ -223,7 +223,8 @@ class CapacityBlock(Kind):
             return
         cloud.wait(60)
         # The purchase is complete once the block is active or scheduled
-        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go). The fault delays that start.
+        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go). The fault `block_scheduled` delays
+        # the start of the block.
         later = [fault["seconds"] for fault in cloud.world.faults() if fault["kind"] == "block_scheduled"]
         if later:
             begins = datetime.now(UTC) + timedelta(seconds=float(str(later[0])))

@@ -33,8 +33,8 @@ def plugin_folder(family: str) -> str:
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: The rehearsed installer copies the files of this folder to the root folder. An image with EFA's software has each file twice:
-#: in this folder, and in the place to which the installer would copy the file.
+#: Folder with the files that the rehearsed installer copies to the root folder. An image with EFA's software also has each of
+#: these files in its final place, so the installer changes nothing there.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 

@@ -28,8 +28,9 @@ EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
 #: EFA counters of payload only, by the operation that NCCL's plugin uses.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
 
-#: The other counters of an EFA device. Only two of them grow: the payload counters of the operation that the host's plugin
-#: uses (see `PAYLOAD`). The rest stay 0: rehearsed traffic has no remote reads, and TCP on the cables retransmits lost packets.
+#: The counters of an EFA device that are not in `EFA_COUNTED`. Only two of them grow: the payload counters of the operation
+#: that the host's plugin uses (see `PAYLOAD`). The rest stay 0: rehearsed traffic has no remote reads, and lost packets are
+#: retransmitted by TCP on the cables, not by the device.
 EFA_NEVER = (
     "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
     "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",

@@ -178,8 +178,8 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 
 def _join(work: Work) -> None:
     """Turn machines that have an address into nodes; a machine not reached in time fails without affecting other machines."""
-    # After a restart of slurmctld (22.05), a job that waited for nodes does not get their addresses, so the hosts files
-    # must contain them.
+    # After a restart of slurmctld (22.05), a job that waited for nodes does not get the nodes' addresses. So the hosts
+    # files must contain these addresses.
     node_setup.know(work.hosts, work.addresses)
     entry.let_in(work, entry.Desk(os.path.join(os.path.dirname(work.spool), entry.FOLDER)))
     waiting = [

@@ -37,8 +37,8 @@ _CLEAN = (
     "find ~/.ssh -type f ! -name authorized_keys -delete"
 )
 #: An all-reduce at one size, as in tutorials; the size represents 4 GiB. The all-reduce is repeated, to tell chance from a
-#: fault. The default plan also has nine other collectives, and operations that are timed one by one. Both would take most of
-#: the time, and would take equally long with all three methods.
+#: fault. Two parts of the default plan are left out: the nine other collectives, and the operations that are timed one by one.
+#: These parts would take most of the time, and would take equally long with all three methods.
 _PLAN: dict[str, Any] = {
     "measure": {
         "collectives": ["all_reduce"],

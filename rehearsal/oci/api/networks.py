@@ -24,8 +24,9 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
-#: Slurm refuses a node that booted before Slurm requested the node. Slurm rounds the time of the boot and the time of the
-#: request up to whole seconds before it compares the two times. No real machine boots in less time than this constant.
+#: A launch waits this long, so that its machines do not boot too early for Slurm; no real machine boots in less time. Slurm
+#: refuses a node that booted before Slurm requested the node. Before Slurm compares the time of the boot with the time of the
+#: request, it rounds both up to whole seconds.
 _LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
 _BUSY = "The resource is in a state that does not allow this operation: another operation is running."
