@@ -26,8 +26,8 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: The version of enroot that first boot installs if a machine image has no enroot. Enroot reads digests since 4.0. The vendor
-#: publishes no checksums of enroot.
+#: The version of enroot that first boot installs if a machine image has no enroot. Enroot reads image references with a
+#: digest only since 4.0. No checksum of enroot is listed here, because the vendor publishes none.
 ENROOT = "4.1.2"
 
 #: The version of Pyxis that first boot builds on machines of a Slurm cluster, and the sha256 of Pyxis's source (tag v0.24.0,

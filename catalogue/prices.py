@@ -20,8 +20,8 @@ class Price:
     source: str
 
 
-#: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD per GB and month, by the throughput per TiB in MB/s. Both c3x.dev
-#: and awsnegotiations.com list this price (read 2026-11-23); no two sources were found for another throughput.
+#: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD per GB and month, by the throughput per TiB in MB/s. A price is listed
+#: only if two sources have it: for 125 MB/s, these are c3x.dev and awsnegotiations.com (read 2026-11-23).
 LUSTRE_USD_PER_GB_MONTH: dict[int, float] = {125: 0.145}
 #: Prices per hour in us-east-1 that do not depend on the traffic, by Pulumi's resource type. Sources for the NAT gateway:
 #: zacfukuda.com (prices of 2026-06-01) and zeonedge.com (2026-04-10). Sources for the public address, which costs the same

@@ -42,8 +42,8 @@ def wrappers() -> Dict[str, str]:
 
 def timers() -> Dict[str, str]:
     """Return the units of `reconcile` and of new machines' tests; systemd restarts each program a few seconds after its end."""
-    # The tests' unit has no time limit, because each test has a time limit of its own. A test that becomes due while others run
-    # starts at once.
+    # The unit of the tests has no time limit: each test has a time limit of its own, and the unit runs until no test is left,
+    # because a test that becomes due while other tests run joins them at once.
     return {
         **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),

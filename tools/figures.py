@@ -99,8 +99,8 @@ _PAIR_FAULTS: tuple[_Planted, ...] = (
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.4}, ("link", _PAIR, None)),
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.6}, ("link", _PAIR, None)),
 )
-#: A culprit's `next` command shows the fault if the culprit's number is below this share of the healthy number that the
-#: command prints beside the culprit's number.
+#: A culprit's `next` command prints two numbers: one measured on the culprit, and a healthy one. The command shows the fault if
+#: the culprit's number is below this share of the healthy number.
 _SHOWN = 0.8
 #: On a slow fabric of many hosts, or with half of the processors occupied, the looks take minutes before the search starts.
 _PATIENCE_S = 900

@@ -115,8 +115,8 @@ def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
     """Return why the retest does not count: the search found a culprit, or did not complete. Empty if neither happened."""
-    # A culprit `between` is about pairs that are slow only while other pairs run. Such a culprit proves nothing about a ring,
-    # which uses few of the links that those pairs share.
+    # Culprits of the kind `between` are ignored here. Such a culprit means that pairs are slow only while other pairs run. This
+    # proves nothing about a ring, because a ring uses few of the links that those pairs share.
     named = searched.get("culprits") or []
     if not isinstance(named, list) or any(not isinstance(one, dict) or one.get("kind") != "between" for one in named):
         return ["the retest does not count, because the search found a culprit"]

@@ -67,8 +67,8 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     # zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
-    # `apart` has both names of each rail: its RDMA device and its interface. Any other interface, such as the front end's, may
-    # have carried the bytes instead of the rails.
+    # `apart` has both names of each rail: the name of its RDMA device and the name of its interface. If the rails sent too few
+    # bytes, these names are skipped in the search for the interface that NCCL used instead, such as the front end's.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
     from catalogue import Shape
 
-#: A row may take this many times as long as on a healthy fabric. NCCL over TCP on machines with 3,200 Gb/s (400 GB/s) of rails
-#: reaches 3 GB/s (NVIDIA/aicr issue 2689), and such a run must still produce a number. The healthy busbw that `ceiling`
-#: predicts for these machines is at most 380 GB/s, 127 times the busbw over TCP.
+#: A row may take this many times as long as on a healthy fabric, because even a run over TCP must produce a number. On machines
+#: with 3,200 Gb/s (400 GB/s) of rails, NCCL over TCP reaches a busbw of 3 GB/s (NVIDIA/aicr issue 2689). For the same machines,
+#: `ceiling` predicts a healthy busbw of at most 380 GB/s, which is 127 times as much.
 _SLOWEST = 150
 #: Start-up time in s (mpirun, NCCL's initialisation, filling buffers), and how many s each node adds to it.
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5

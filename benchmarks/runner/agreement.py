@@ -1,4 +1,4 @@
-"""Compares what a run reports twice: text with JSON, closing lines with rows, elements with bytes, ranks with GPUs.
+"""Checks that a run's report agrees with itself: text with JSON, closing lines with rows, elements with bytes, ranks with GPUs.
 
 nccl-tests writes text and JSON from the same variables, so a difference means that the text or the JSON was damaged.
 """

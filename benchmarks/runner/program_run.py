@@ -23,8 +23,8 @@ _FETCH_TIMEOUT_S = 60
 _UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts the wrong values in its rows, prints this line, and exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
-#: A run with wrong values exits with a status of nccl-tests (testNumResults, 7 in version 2.19.6). A status from 128 on means
-#: that a signal killed the program.
+#: From this exit status on, a signal killed the program. A run that only counted wrong values exits with a lower status, which
+#: nccl-tests itself sets (testNumResults, 7 in version 2.19.6).
 _SIGNALLED = 128
 #: Words in the line that most likely has the cause of a failure. nccl-tests writes "Test CUDA failure"; Open MPI writes the
 #: other words. Only Open MPI reports a rank that was killed: "mpirun noticed that process rank 5 with PID 812 on node gpu-2

@@ -2,9 +2,10 @@
 
 If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate this stack's machines.
 The policy recognizes this stack's machines by the nodes' profile or, if the stack file names that profile, by the stack's tag.
-The provider generates the names of roles and profiles, so two stacks with the same name have different roles, profiles and SSM
-parameters for the host key. A profile that the stack file names is used as it is; the owner of that profile decides what the
-profile's role may do. If the stack file names the login node's profile, the login node's SSM parameter has the cluster's name.
+The provider generates the names of roles and profiles, so these names differ even between stacks with the same name. The SSM
+parameter for a host key is named after the role that may write it, so the parameters differ, too.
+A profile that the stack file names is used as it is; the owner of that profile decides what the profile's role may do. If the
+stack file names the login node's profile, the login node's SSM parameter is named after the cluster instead.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class Pool(pulumi.ComponentResource):
             display_name=f"{label}-node",
             source="NONE",
             instance_details=details(wanted, pool, place, parts),
-            # Only new nodes use a changed configuration. The old configuration can be deleted once the pool refers to the new
-            # one.
+            # If the configuration is replaced, the new one is created first: the old one can be deleted only after the pool
+            # refers to the new one. The pool's running nodes stay as they are; only new nodes use the new configuration.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
         if not pool.nodes:

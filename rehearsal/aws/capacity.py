@@ -142,8 +142,8 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
             "request.",
         )
     if found.block and launch.placement_group:
-        # aws-parallelcluster warns about launches that request both a block and a placement group: EC2 may refuse such a launch
-        # although the block has capacity.
+        # EC2 may refuse a launch that requests both a block and a placement group, even if the block has capacity
+        # (aws-parallelcluster warns about this). The rehearsal always refuses such a launch.
         no_room = NO_CAPACITY.format(launch.type.name, found.zone)
         yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
 

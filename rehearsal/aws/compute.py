@@ -153,8 +153,9 @@ class Instance(Kind):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
-            # If there is no capacity, the provider retries as often as its SDK retries other errors
-            # (terraform-provider-aws:internal/service/ec2/service_package.go: RunInstances).
+            # The launch fails only if there is no capacity even after the provider's retries. The provider retries a lack of
+            # capacity as often as its SDK retries other errors (terraform-provider-aws:internal/service/ec2/service_package.go:
+            # RunInstances).
             if not cloud.faults.capacity_after_retries(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])
                 raise ServiceError(none, self.service, self.create)

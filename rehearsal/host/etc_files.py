@@ -40,8 +40,8 @@ def sshd_config(*, includes: bool) -> str:
 
 def cloud_config(family: Family, user: str) -> str:
     """Return the text of cloud.cfg, without the vendor's modules that no host needs, such as growpart and snap."""
-    # On Oracle and Amazon Linux, set_hostname and update_hostname ask systemd to set the host name. A rehearsed host has no
-    # systemd, and its name is already set.
+    # On Oracle and Amazon Linux, the modules set_hostname and update_hostname ask systemd to set the host name. They are left
+    # out there, because a rehearsed host has no systemd. The host does not need them: its name is already set.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"
     return f"""# The image's own settings; user data overrides them.

@@ -111,8 +111,8 @@ def _framework() -> Image:
 
 def _tensorflow() -> Image:
     """Return NVIDIA's TensorFlow image, which has MPI, CUDA and NCCL."""
-    # The files are the host's own MPI and CUDA. OCI's image with only the driver has neither, so its hosts have the files in
-    # the folder `inside`.
+    # The container image gets the MPI and CUDA files of the host. Hosts with OCI's driver-only image have no MPI or CUDA of
+    # their own, so the files for the container image are in the folder `inside` on these hosts.
     apart = LIBRARY / "inside"
     mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(

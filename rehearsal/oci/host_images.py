@@ -121,8 +121,8 @@ def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[
     return made
 
 
-#: Instead of loading a module, the real modprobe creates a file in this folder (see `_modules`); programs that check for the
-#: module look for that file.
+#: No module is loaded on a rehearsed host. Its modprobe is the real program, but a configuration file (see `_modules`) makes it
+#: create a file in this folder instead. Programs that check whether the module is loaded look for the created file.
 MODULES = "/run/rehearsal/modules"
 
 

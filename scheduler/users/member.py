@@ -1,7 +1,7 @@
 """Builds two programs: the controller's command `cluster`, and the program that sets up the users on a new machine.
 
-Both use this package, which is in the archive of programs that an update leaves on the controller. The controller sends the
-second program, which contains a copy of the archive, to the new machine.
+An update leaves an archive of programs on the controller, and this package is in it. The command `cluster` imports the package
+from that archive. The program for a new machine contains a copy of the whole archive; the controller sends the program there.
 """
 
 import os

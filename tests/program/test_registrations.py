@@ -1,7 +1,8 @@
 """Everything that each target registers: every resource with its inputs and its resource options.
 
-The reviewed texts show a change of any input in one place. They leave out what changes with every edit: digests, packed
-programs and first-boot texts. First-boot texts are reviewed in tests/golden/cloudinit.
+The reviewed texts in tests/golden/registered have one file for each target, so that a reviewer sees every changed input there.
+These files leave out what changes with every edit: digests, packed programs and first-boot texts. First-boot texts are reviewed
+in tests/golden/cloudinit.
 """
 
 from __future__ import annotations

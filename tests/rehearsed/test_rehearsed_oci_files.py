@@ -55,8 +55,8 @@ def test_a_throughput_that_the_accounts_limits_forbid_is_refused_at_preview(stag
 
 
 def test_a_first_boot_on_an_image_without_a_lustre_client_names_the_step_that_failed(stage):
-    # The stack file names the wrong operating system for the image. A preview that queries the
-    # account would refuse this stack, so the account is not queried.
+    # The stack file names the wrong operating system for the image. A preview would refuse this stack if the preview queried
+    # the account, so preflight is off here. The test is about a later failure, in the first boot.
     unasked = {
         "preflight": False,
         "tenancy": "ocid1.tenancy.oc1..rehearsed",

@@ -1,8 +1,8 @@
 """Slurm clusters on OCI and AWS whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
 
-The tests of both clouds are the same. Idle nodes are terminated on OCI; on AWS the nodes still run when the stack is
-destroyed. The test job's ranks run directly on the nodes on OCI, and in a container image on AWS. The tests build on each
-other: each test continues where the previous test ended.
+The same tests run on both clouds. Some of what they test differs: idle nodes are terminated on OCI; on AWS the nodes still
+run when the stack is destroyed. The test job's ranks run directly on the nodes on OCI, and in a container image on AWS.
+The tests build on each other: each test continues where the previous test ended.
 """
 
 from __future__ import annotations

@@ -738,8 +738,8 @@ def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_while_an_accoun
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
-    # Of the rules listed below, image-import needs no account, and the other four apply only to stacks with Slurm.
-    # subnet-room needs the account only for existing subnets.
+    # The five rules listed below have no note: image-import needs no account, and the other four apply only to stacks with
+    # Slurm. subnet-room has a note here, because it needs the account if a stack uses existing subnets, as this stack does.
     assert {one.rule for one in notes} - {"subnet-room"} == set(ASKED) - {
         "image-import",
         "enroot-unchecked",

@@ -21,8 +21,9 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 _WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
-#: Slurm refuses a node that booted before Slurm requested the node. Slurm rounds the time of the boot and the time of the
-#: request up to whole seconds before it compares the two times. No real machine boots in less time than this constant.
+#: Pause in seconds between the request for a machine and its boot; every real machine takes longer. Slurm refuses a node that
+#: booted before Slurm requested it, and compares both times in whole seconds, rounded up. With this pause, the boot is later
+#: than the request even after rounding.
 _LEAST_START_S = 2
 #: Member of a request -> the input that this member overrides; all other inputs come from the launch template.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
