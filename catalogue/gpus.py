@@ -48,8 +48,8 @@ _NVLS = (
 #: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
 #: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation. The
-#: share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). In that published run,
-#: NVLink's switch was the bottleneck.
+#: share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). NVLink's switch was the
+#: bottleneck of that run, so the share is only for its generation of NVLink.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
