@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from config.stack import Stack
 
 _GIB = 1024**3
-#: nccl-tests keeps 1 GiB free and allocates three buffers of the message's size if values are checked (src/common.cu). If
-#: memory is short, nccl-tests measures smaller messages than requested.
+#: nccl-tests keeps 1 GiB free, and allocates three buffers of the message's size if values are checked (src/common.cu). If
+#: memory is short, nccl-tests measures smaller messages than requested, so a size that does not fit is refused.
 _FREE_BYTES, _BUFFERS = _GIB, 3
 #: Variables of NCCL, each with the only value that it may have unless the user sets a gate. None: the variable must not be set.
 #: The default gate assumes the ring algorithm, with the protocol that NCCL chooses. With an algorithm that reduces in switches,

@@ -1,4 +1,4 @@
-"""Prometheus's configuration to scrape a stack's pods. The cluster lists the pods, so that replaced pods are scraped, too.
+"""Prometheus's configuration to scrape a stack's pods. The cluster lists the pods, so that pods created later are scraped, too.
 
 Sources: Prometheus, "Configuration" (kubernetes_sd_config, role `pod`: a container without ports is one target, whose address
 comes from relabelling); GPU Operator 24.3 (its dcgm-exporter's pods have the label `app: nvidia-dcgm-exporter`).

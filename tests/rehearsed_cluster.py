@@ -14,8 +14,8 @@ from tools.stage import Finished, Stage
 
 SITE = ROOT / "rehearsal" / "entry" / "sites" / "kubernetes.json"
 #: Checks that may be skipped: `spread` and `looks`, which a short plan leaves out; `transport`, because Intel's driver shows no
-#: byte counters of its ports; and `proofs`, because no program can use a rehearsed device. At scale 100 the gate applies to the
-#: busbw at 8 MiB.
+#: byte counters of its ports; and `proofs`, because no program can use a rehearsed device. The largest message is 8 MiB,
+#: because at scale 100 the gate applies to the busbw at this size.
 ALLOWED = {
     "measure": {"sizes": {"from": "1M", "to": "8M"}},
     "accept": {"allowSkipped": ["spread", "looks", "transport", "proofs"]},

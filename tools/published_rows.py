@@ -1,4 +1,4 @@
-"""Write docs/published-rows.md: what others published for healthy machines, and how busbar judges it.
+"""Write docs/published-rows.md: bus bandwidths that others published for healthy machines, and how busbar judges each of them.
 
 python -m tools.published_rows > docs/published-rows.md
 """

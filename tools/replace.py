@@ -1,7 +1,7 @@
 """Recreate one node of a stack, and measure: pulumi stack export | python -m tools.replace NODE ENGINE-WORD...
 
-The ENGINE-WORDs are the arguments of `pulumi up` that name the stack and its stack file. On AWS, `allowReplace` becomes 1 in
-that file, so give a copy.
+The ENGINE-WORDs are the arguments of `pulumi up` that name the stack and its stack file. On AWS, this program sets
+`allowReplace` to 1 in that file, so name a copy of your stack file.
 On OCI the vendor's own tool detaches the node, and the node's pool creates another node; an instance outside a pool is
 replaced.
 Machines that the stack did not make are refused.

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks whose reference may not exist: records that cannot be read, and figures that nobody has published. If one of these
-#: checks is skipped, the verdict does not change, and the check gives the reason.
+#: Checks that need a reference which may be missing: the records may be unreadable, and a figure may be unpublished. If
+#: one of these checks is skipped, the check gives the reason, and the verdict does not change.
 _ADVISORY = frozenset({"history", "nvls"})
 
 

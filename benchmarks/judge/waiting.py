@@ -65,8 +65,9 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
     if isinstance(looks, list):
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
-        # Groups are also compared with each other, and the slow groups may be those whose ranks waited. So the fastest group's
-        # GB/s are divided by `ran` once. Every other group's GB/s are divided twice, but capped at the fastest group's result.
+        # Groups are also compared with each other. Perhaps only the ranks of the slow groups waited, so the slow groups get the
+        # benefit of the doubt. The fastest group's GB/s are divided by `ran` once. The GB/s of every other group are divided by
+        # `ran` twice, but the result is at most that of the fastest group.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 

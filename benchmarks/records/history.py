@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: With fewer passes than this, there is no limit.
 NEEDED = 5
-#: A run is compared with this many of the last passes, and with the first `NEEDED` passes; if there are fewer than 10 passes,
-#: with all of them.
+#: A run is compared with the first `NEEDED` passes, and with this many of the last passes. If there are fewer than
+#: 2 * `NEEDED` passes, the run is compared once, with all passes.
 COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0

@@ -26,8 +26,8 @@ _SAID = (
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
-    # NCCL's transport/coll_net.cc: in a channel with such a line, switches may reduce. Before NCCL 2.8, the line has "Coll"
-    # instead of "CollNet". A plugin that supports reduction in switches but does not use it logs no such line.
+    # NCCL logs this line for a channel in which switches may reduce (transport/coll_net.cc). Before NCCL 2.8, the line has
+    # "Coll" instead of "CollNet". There is no such line if the plugin supports reduction in switches but does not use it.
     ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )

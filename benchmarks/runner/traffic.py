@@ -13,8 +13,8 @@ _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
 #: How many different sentences of each kind are kept from NCCL's log.
 _SENTENCES_KEPT = 32
-#: How many ports are kept for each counter name, and how many events in total. Every counter name keeps at least its worst port
-#: (an mlx5 port has about 30 counters).
+#: How many ports are kept for each counter name, and how many events are kept in total. Whatever the total, the worst port of
+#: every counter name is kept. These ports fit into the total, because an mlx5 port has only about 30 counters.
 _PORTS_KEPT = 4
 _EVENTS_KEPT = 64
 #: How many warnings are kept per node and in total, and how many characters of each.

@@ -149,8 +149,8 @@ class Pool(pulumi.ComponentResource):
             ],
             user_data=self._first_boot(),
             tags=tags,
-            # Without a configured image, the look-up's answer changes with AWS's releases, but all nodes of a pool must have
-            # the same image.
+            # Without a configured image, the image comes from a look-up, whose answer changes with AWS's releases. Such a
+            # change is ignored, because all nodes of a pool must have the same image.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
         )
 

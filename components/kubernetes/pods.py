@@ -74,8 +74,8 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # The file is copied only after the pods exist. Before the pods are created, a check confirms that kubectl uses the
-        # right cluster.
+        # With the head's address as a trigger, the file is copied only after the pods exist. By then it is certain that kubectl
+        # uses the right cluster, because a check confirms this before the pods are created.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -21,8 +21,9 @@ from config.slurm import in_jobs, job_folder
 
 #: Create timeout: the vendor allows half an hour, and another half hour for every twenty nodes (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
-#: Delete timeout: the provider's default for a single instance. Its default for a cluster network, 20 minutes, is too short for
-#: bare metal (terraform-provider-oci 8.28.0: core_instance_resource.go).
+#: Delete timeout. The value is the provider's default for instances
+#: (terraform-provider-oci 8.28.0: core_instance_resource.go). The provider's default for cluster networks, 20 minutes, is too
+#: short for bare metal.
 DELETE = "75m"
 
 

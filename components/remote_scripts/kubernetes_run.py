@@ -1,9 +1,9 @@
 """Runs a command in the pod of one node, from the machine that runs kubectl.
 
 The command gets this program's standard input, and writes to this program's standard output.
-Before the command runs, the files that a stack copied to this machine are copied into the pod if the pod lacks them. The
-runner's files of a measurement are copied out of the pod. If the pod terminates, the answer is the reason, in the form of a
-refusal by the runner.
+Before the command runs, the files that a stack copied to this machine are copied into the pod if the pod lacks them. If the
+command is a measurement or a search, the runner's files are copied out of the pod while the command runs and when it ends. If
+the pod terminates, this program answers in the runner's place: it prints a refusal with the reason.
 """
 
 import json

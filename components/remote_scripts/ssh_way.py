@@ -11,8 +11,8 @@ Node = Dict[str, Any]
 
 #: How many connections to nodes may be opened at the same time.
 _WINDOW = 32
-#: The same limit if each connection to a node needs its own connection to the jump host: sshd drops connections at random if
-#: ten or more connections have not logged in yet (sshd_config(5), default of MaxStartups).
+#: Replaces `_WINDOW` if each connection to a node needs its own connection to the jump host. The limit is below ten: if ten or
+#: more connections have not logged in yet, sshd drops connections at random (sshd_config(5), default of MaxStartups).
 _JUMP_WINDOW = 8
 _POLL_S = 0.02
 #: Options with which later calls to a node use the first call's connection. That connection closes after 10 s without a call.

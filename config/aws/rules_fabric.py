@@ -1,6 +1,6 @@
 """Rules about EFA, placement groups, zones, networks and containers.
 
-Of these, only the region and the placement groups are looked up in the account.
+Only two facts are looked up for these rules: the provider's region, and the account's placement groups.
 """
 
 from __future__ import annotations

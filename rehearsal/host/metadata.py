@@ -5,8 +5,8 @@ from __future__ import annotations
 from rehearsal.net import wires
 from rehearsal.world.world import World
 
-#: Address at which hosts call the service. The service listens on the host's loopback interface, on `PORT` and not on port 80,
-#: because a host may use port 80 itself.
+#: A host calls the service at `ADDRESS`, port 80, and `REDIRECT` sends these calls to `PORT` of the host's loopback interface.
+#: The service does not listen on port 80 there, because a host may use port 80 itself.
 ADDRESS, PORT = "169.254.169.254", 8169
 
 #: Rules in a host's namespace. The rules redirect only port 80 of `ADDRESS`, because port 53 of `ADDRESS` belongs to DNS.

@@ -27,8 +27,9 @@ _NOT_FOUND = 404
 _OTHER_CHANGE = "IncorrectState"
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
-#: A deleted network is checked for a failed launch if it was created less than this long ago: every launch succeeds or fails
-#: much sooner. The service deletes a network whose launch has failed, and still lists the network for a day.
+#: The service deletes a network whose launch has failed, and still lists the network for a day. So this module checks deleted
+#: networks for failed launches, but only networks that were created less than this long ago: every launch
+#: succeeds or fails much sooner.
 _REMEMBERED_S = 3600
 _STARTING = "PROVISIONING"
 #: States in which a cluster network may still get machines.

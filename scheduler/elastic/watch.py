@@ -157,8 +157,8 @@ def agree(work: Work) -> None:
         if now >= its["until"] and (its.get("told") or known.flags & _OFF):
             back.append(node)
         elif "DOWN" not in known.flags or known.reason != its["reason"]:
-            # This also happens after `until`: if this program has not run for a long time, Slurm does not know yet that the
-            # machine is gone.
+            # A node is marked down even if `until` has passed: if this program has not run for a long time, Slurm does not know
+            # yet that the machine is gone.
             down.setdefault(its["reason"], []).append(node)
         else:
             its["told"] = True

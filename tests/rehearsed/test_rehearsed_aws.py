@@ -267,8 +267,8 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_faile
     assert stage.on_host(read, f"ubuntu@{address}").split() == ["from-a-node", "home"]
     node = next(one["privateIp"] for noun, one in there.items() if noun.startswith("cluster-pool-") and "privateIp" in one)
     assert stage.on_host("nproc > /dev/null && hostname -I", "-J", f"ubuntu@{address}", f"ubuntu@{node}").split()[0] == node
-    # If the second stack used an existing instance profile (here the profile of the first stack), an update would delete the
-    # second stack's own role.
+    # The second stack has a role of its own so far. Now its stack file names an existing instance profile, that of the first
+    # stack. The preview must show that an update would delete the second stack's role.
     (profile,) = [one["id"] for one in stage.resources() if one["urn"].endswith("-node-profile")]
     write(stage, second, name="other", profiles={"existing": {"nodes": profile}}, allowReplace=2)
     roled = stage.beside("preview")

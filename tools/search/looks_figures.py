@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RUNS = 20_000
-#: A retest multiplies the plan's number of looks by this factor (`benchmarks.plan.steps.repeated`). A retest also
-#: repeats the deciding run once.
+#: A retest takes this many times the plan's number of looks (`benchmarks.plan.steps.repeated`). A retest also repeats the
+#: deciding run once, which counts as one more look.
 _MORE = 3
 
 
