@@ -3,7 +3,7 @@
  * exits only on an error. argv: for each port, three words: the interface's index (an interface may be renamed, but the index
  * stays), the folder of the port's counters, and the kind of the counters. Kinds: `mlx5` (data in words of four bytes, as
  * InfiniBand counts data), `irdma` (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the
- * payload that NCCL's plugin moves through the device as remote writes or as messages). */
+ * payload that NCCL's plugin moves through the device; `RDMA` counts it as remote writes, `SENDRECV` as messages). */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>

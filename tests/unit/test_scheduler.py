@@ -1,4 +1,4 @@
-"""Slurm's files from a description of queues and nodes; tests/rehearsal tests that the real slurmctld reads them."""
+"""Slurm's files from a description of queues and nodes; test_rehearsed_slurm.py shows that the real slurmctld reads them."""
 
 from __future__ import annotations
 

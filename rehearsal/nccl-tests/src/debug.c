@@ -222,9 +222,9 @@ void debug_channels(const struct wire *wire)
             int rank = job->at.order[place];
             for (int i = 0; i < all[rank].count; i++)
                 if (all[rank].channel[i] == c)
-                    printf("# channel %d rail %s peer %s %.3f s (from %s, of %.3f s in the ring)\n", c, all[rank].netdev[i],
-                           job->members[all[rank].peer[i]].host_name, all[rank].busy_s[i], job->members[rank].host_name,
-                           all[rank].whole_s[i]);
+                    printf("# channel %d rail %s peer %s %.3f s busy of %.3f s in the ring, sending from %s\n", c,
+                           all[rank].netdev[i], job->members[all[rank].peer[i]].host_name, all[rank].busy_s[i],
+                           all[rank].whole_s[i], job->members[rank].host_name);
         }
     free(all);
 }
