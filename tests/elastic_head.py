@@ -249,7 +249,7 @@ def no_capacity(head: Head) -> None:
     tell(ran_after_all=len(Path(out).read_text().split()))
 
 
-def capacity_for_some_time(head: Head) -> None:
+def capacity_that_begins_and_expires(head: Head) -> None:
     soon, over = "Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z", "Capacity Block cr-1 is expired"
     before = head.cloud.calls.count("launch")
 
@@ -333,7 +333,7 @@ def nodes_by_ssh(head: Head) -> None:
 
 
 def the_head_reboots_while_nodes_start(head: Head) -> None:
-    head.until(lambda: not head.cloud.running, "no node is left that the job could use")
+    head.until(lambda: not head.cloud.running, "the machines of earlier jobs have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
     own, _ = head.cloud.boot, by_ssh(head)
     number, out = job(head, 2, "srun hostname").split()
@@ -440,11 +440,11 @@ def two_always_run(head: Head) -> None:
     conf.write_text(text)
     run("scontrol", "reconfigure")
     head.settings = own
-    head.until(lambda: not head.cloud.running, "nodes that no longer always run are terminated when idle")
+    head.until(lambda: not head.cloud.running, "idle nodes are terminated once Slurm's files no longer keep them running")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
 
 
-def jobs_near_each_other(head: Head) -> None:
+def nodes_of_a_job_near_each_other(head: Head) -> None:
     """Run jobs on two pairs of machines. Each pair is below one switch, and the node numbers of the two pairs alternate."""
     number, _ = job(head, 4, "sleep 1").split()
     head.until(lambda: finished(number), "a job of 4 nodes has run", 90)
@@ -471,11 +471,11 @@ def jobs_near_each_other(head: Head) -> None:
 
 PARTS = (
     a_whole_cycle,
-    jobs_near_each_other,
+    nodes_of_a_job_near_each_other,
     two_always_run,
     a_test_before_the_first_job,
     no_capacity,
-    capacity_for_some_time,
+    capacity_that_begins_and_expires,
     a_death_in_a_job,
     nodes_by_ssh,
     the_head_reboots_while_nodes_start,

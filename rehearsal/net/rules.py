@@ -183,8 +183,8 @@ def _set(name: str, members: Iterable[str], flags: str = "") -> str:
 def render(plan: VcnPlan, nat_address: str) -> str:
     """Return the whole ruleset of a VCN's router; loading the ruleset replaces the previous ruleset in one step.
 
-    A connection's mark records which stateful rules allowed the connection: 1 the source's egress rules, 2 the destination's
-    ingress rules. A packet's mark has the same two bits; the packet passes only if both bits are set.
+    A connection's mark records which stateful rules allowed the connection: the source's egress rules set bit 1, the
+    destination's ingress rules set bit 2. A packet's mark has the same two bits; the packet passes only if both bits are set.
     """
     nat = [
         f"  ip saddr {one.cidr} ip daddr {route.destination} snat to {nat_address}"
@@ -220,7 +220,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
             "  type filter hook forward priority 0; policy drop;",
             "  ct state related accept",
             "  meta mark set 0",
-            # The Internet has no rules here, so its bit in the marks of packets and connections is set without a check.
+            # The Internet has no rules here, so the bit for its end (1 as source, 2 as destination) is set without a check.
             f'  iifname "{UPLINK}" ct direction original ct mark set ct mark or 1',
             f'  oifname "{UPLINK}" ct direction original ct mark set ct mark or 2',
             f'  iifname "{UPLINK}" meta mark set meta mark or 1',

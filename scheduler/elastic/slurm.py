@@ -54,7 +54,7 @@ class Slurm:
         _update(nodes, "state=POWER_DOWN")
 
     def power_up(self, nodes: Sequence[str]) -> None:
-        """Let Slurm start nodes that no job has asked for."""
+        """Make Slurm start these nodes, although no job has asked for them."""
         _update(nodes, "state=POWER_UP")
 
     def resume(self, nodes: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ class Slurm:
         _update(nodes, "state=RESUME")
 
     def reconfigure(self) -> None:
-        """Let Slurm read its files again; running jobs and nodes are not affected, but no node may be starting meanwhile."""
+        """Make Slurm read its files again; call this only while no node is starting. Running jobs and nodes continue."""
         _said(["scontrol", "reconfigure"])
 
     def comment(self, node: str, text: str) -> None:

@@ -15,7 +15,7 @@ SESSIONS = (
     ("a_whole_cycle", "a_death_in_a_job", "a_test_before_the_first_job"),
     ("no_capacity", "the_head_reboots_while_nodes_start", "sixty_four"),
     ("nodes_by_ssh", "never_reached", "two_always_run"),
-    ("jobs_near_each_other", "capacity_for_some_time"),
+    ("nodes_of_a_job_near_each_other", "capacity_that_begins_and_expires"),
 )
 
 
@@ -83,7 +83,7 @@ def test_64_nodes_are_launched_with_one_call_and_terminated_with_at_most_four_ca
 
 
 def test_jobs_get_nodes_below_one_switch_if_the_cloud_has_such_nodes(facts):
-    out = facts["jobs_near_each_other"]
+    out = facts["nodes_of_a_job_near_each_other"]
     assert out["pairs"] == [["gpu-dy-p5-1", "gpu-dy-p5-3"], ["gpu-dy-p5-2", "gpu-dy-p5-4"]]
     assert sorted(out["ran"]) == out["pairs"]
     assert out["switches"] == [
@@ -94,7 +94,7 @@ def test_jobs_get_nodes_below_one_switch_if_the_cloud_has_such_nodes(facts):
 
 
 def test_jobs_wait_for_a_capacity_block_whose_node_set_is_down_with_the_reason_until_the_block_is_active(facts):
-    out = facts["capacity_for_some_time"]
+    out = facts["capacity_that_begins_and_expires"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]
     assert out["ran"] == 2
