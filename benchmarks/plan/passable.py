@@ -38,8 +38,8 @@ def unpassable(stack: Stack) -> Iterator[str]:
     if least := smallest_bytes(plan, shape, nodes):
         needed = MESSAGE.show(-(-least // accept.scale))
         yield (
-            f"measure.sizes.to is {MESSAGE.show(plan.end_bytes)}, but no source says what {nodes} x {shape.name} reach below "
-            f"{needed}, so {instead}, or measure {needed} or more"
+            f"measure.sizes.to is {MESSAGE.show(plan.end_bytes)}, but no source says what busbw {nodes} x {shape.name} "
+            f"reach with messages below {needed}, so {instead}, or measure {needed} or more"
         )
     else:
         yield f"{path} is {shape.name}, and {bound.why}, so {instead}"

@@ -48,14 +48,19 @@ def test_the_update_measures_always_on_nodes_by_a_job_in_the_queue_of_these_node
 
 def test_machines_with_a_slow_fabric_never_join_and_sinfo_shows_their_busbw_before_they_are_terminated(built):
     stage, _ = built
-    # Running machines keep their rates.
+    # The fault slows machines that start from now on; machines that already run keep their speed.
     stage.faults(*({"kind": "slow_host", "host": index, "factor": 0.3} for index in range(10)))
     job = stage.on_host("cd /home/.busbar && sbatch --parsable --nodes=2 --constraint=dynamic --wrap true").strip()
     said = until(stage, "sinfo -h -R -N -o '%200E|%N'", lambda said: "GB/s with" in said, "Slurm shows what was measured")
     found = re.findall(r"entry test: (\S+) GB/s with compute-dy-gpu-[34], (\S+) wanted; slow \w+", said)
     assert len(found) == 2, said
     assert all(float(busbw) < float(wanted) for busbw, wanted in found)
-    until(stage, f"squeue -h -j {job} -o %T", lambda said: said.strip() == "PENDING" and stage.machines("oci") == 3, "both end")
+    until(
+        stage,
+        f"squeue -h -j {job} -o %T",
+        lambda said: said.strip() == "PENDING" and stage.machines("oci") == 3,
+        "both slow machines end",
+    )
     stage.on_host(f"scancel {job}")
     stage.faults()
 

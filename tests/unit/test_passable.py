@@ -21,7 +21,8 @@ def test_the_default_plan_can_pass():
 
 def test_a_size_without_a_gate_is_refused_with_the_smallest_size_that_can_pass():
     (sentence,) = said(measure={"sizes": {"to": "256M"}})
-    assert sentence.startswith("measure.sizes.to is 256M, but no source says what 2 x BM.GPU4.8 reach below 512M, so ")
+    begin = "measure.sizes.to is 256M, but no source says what busbw 2 x BM.GPU4.8 reach with messages below 512M, so "
+    assert sentence.startswith(begin)
     assert sentence.endswith("set accept.gate to what you expect, or measure 512M or more")
     assert said(measure={"sizes": {"to": "512M"}}) == []
 
