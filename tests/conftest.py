@@ -387,21 +387,28 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@contextlib.contextmanager
+def program_server(folder: Path) -> Iterator[str]:
+    """Run the server that forks programs; yield the path of its socket."""
+    path = folder / "socket"
+    words = [sys.executable, str(ROOT / "rehearsal/engine/language/program_server.py"), str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as server:
+        wait_until(path.exists, "the server of programs listens")
+        yield str(path)
+        assert server.stdin is not None
+        server.stdin.close()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Start the server that forks rehearsed programs: importing the SDKs takes half of the processor time of a program."""
     if not any(item.get_closest_marker("rehearsal") and item.path.parent.name == "rehearsed" for item in request.session.items):
         yield
         return
-    path = tmp_path_factory.mktemp("programs") / "socket"
-    words = [sys.executable, str(ROOT / "rehearsal/engine/language/program_server.py"), str(path)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as server:
-        wait_until(path.exists, "the server of programs listens")
-        SHARED[SERVER] = str(path)
+    with program_server(tmp_path_factory.mktemp("programs")) as path:
+        SHARED[SERVER] = path
         yield
         SHARED.clear()
-        assert server.stdin is not None
-        server.stdin.close()
 
 
 @pytest.fixture

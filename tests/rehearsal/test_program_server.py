@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import program_server
 from wait_until import wait_until
 
 from rehearsal.engine.language.forked import Forked
@@ -33,13 +31,8 @@ sys.exit(int(sys.argv[1]))
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    path = tmp_path_factory.mktemp("server") / "socket"
-    words = [sys.executable, str(ROOT / "rehearsal/engine/language/program_server.py"), str(path)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
-        wait_until(path.exists, "the server listens")
-        yield str(path)
-        assert process.stdin is not None
-        process.stdin.close()
+    with program_server(tmp_path_factory.mktemp("server")) as path:
+        yield path
 
 
 @pytest.fixture

@@ -33,16 +33,10 @@ from pulumi_oci import core, filestorage, limits, lustre
 #: The clouds' SDKs load a module when its first name is used. A program's own modules are not imported here, because a program
 #: may belong to another checkout.
 LOADED = (
-    *(
-        local.Command,
-        remote.Command,
-        core.Vcn,
-        filestorage.FileSystem,
-        limits.get_limit_values,
-        lustre.FileStorageLustreFileSystem,
-    ),
+    *(pydantic.BaseModel, yaml.safe_dump, local.Command, remote.Command),
+    *(core.Vcn, filestorage.FileSystem, limits.get_limit_values, lustre.FileStorageLustreFileSystem),
     *(cloudcontrol.Resource, ec2.Instance, fsx.LustreFileSystem, iam.Role, s3.Bucket, servicequotas.get_service_quota),
-    *(ssm.Parameter, vpc.SecurityGroupEgressRule, pydantic.BaseModel, yaml.safe_dump),
+    *(ssm.Parameter, vpc.SecurityGroupEgressRule),
 )
 DESCRIPTORS = 3
 _CLONE_NEWNET = 0x40000000
