@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 import re
@@ -168,11 +169,17 @@ def storage(**systems: Any) -> dict[str, Any]:
     return merged(STORED, {"storage": systems})
 
 
-def ran(**tags: str) -> dict[str, dict[str, str]]:
-    """Return the tags of three running nodes, by id: the tags with which the program launches them, and `tags`."""
+@functools.cache
+def _launched() -> tuple[dict[str, str], ...]:
+    """Return the tags with which the program launches three nodes."""
     made = {name: its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)}
     # The program registers the nodes at the same time, so their order is random.
-    return {f"i-{at}": made[name]["tags"] | tags for at, name in enumerate(sorted(made))}
+    return tuple(made[name]["tags"] for name in sorted(made))
+
+
+def ran(**tags: str) -> dict[str, dict[str, str]]:
+    """Return the tags of three running nodes, by id: the tags with which the program launches them, and `tags`."""
+    return {f"i-{at}": its | tags for at, its in enumerate(_launched())}
 
 
 OWN_GROUPS = {"nodes": "sg-1", "login": "sg-2", "storage": "sg-3"}

@@ -14,7 +14,6 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +61,26 @@ def _keep(hook: pulumi.ResourceHook) -> asyncio.Future[None]:
 
 
 pulumi.resource_hooks.register_resource_hook = _keep
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Runs the tasks of executors in this thread: the recording engine answers at once, and more threads would take longer."""
+
+    def run_in_executor(self, _executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Run `func` and return a finished future with its result."""
+        done: asyncio.Future[Any] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - the caller gets the error
+            done.set_exception(error)
+        return done
+
+
+class _Policy(asyncio.DefaultEventLoopPolicy):
+    _loop_factory = _Loop
+
+
+asyncio.set_event_loop_policy(_Policy())
 # When a program is refused, each of its hundred futures logs a traceback that nobody reads.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 # The program disables garbage collection, because its process runs for seconds; this process runs the program a hundred times.
@@ -153,6 +172,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Tests of the rehearsal's own parts start plugins, compilers and MPI, so they are not pure.
     """
     items.sort(key=_turn)
+    gc.freeze()  # modules and tests live until the end, so the garbage collector need not visit them
     for item in items:
         if item.path.parent.name == "rehearsal":
             item.add_marker("programs")
@@ -323,19 +343,6 @@ def configuration(**changes: Any) -> dict[str, Any]:
     return {f"busbar:{key}": text for key, text in texts(found).items()}
 
 
-class _AtOnce(ThreadPoolExecutor):
-    """Runs each task in the submitting thread: the recording engine answers at once, and more threads would take longer."""
-
-    def submit(self, work: Callable[..., Any], /, *words: Any, **more: Any) -> Future[Any]:
-        """Run `work` and return a finished future with its result."""
-        done: Future[Any] = Future()
-        try:
-            done.set_result(work(*words, **more))
-        except Exception as error:  # noqa: BLE001 - the caller gets the error
-            done.set_exception(error)
-        return done
-
-
 def run_main() -> None:
     """Run the real __main__.py in this process.
 
@@ -357,9 +364,7 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     """
     REGISTERED.clear()
     engine = Engine(lines, members=members)
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_AtOnce())
-    asyncio.set_event_loop(loop)
+    asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
     pulumi.runtime.set_all_config(configuration(**changes) | {"oci:region": "us-rehearsed-1"})
 

@@ -1,9 +1,9 @@
 """Keeps a record of each run, sets a limit from earlier comparable runs, and reports what changed since the last such run.
 
-Passes with the same plan and versions set a limit; a run below this limit is short. Until there are enough such passes, passes
-with other versions help to set the limit. A run below a limit that other versions helped to set is not short: its check
-`upgrade` is skipped and names the differences, and the verdict is unknown unless the stack allows a skipped `upgrade`. There is
-one file for each run; files are only added.
+Earlier runs that passed with the same plan and versions set a limit; a run below this limit is short. Until there are enough
+such passes, passes with other versions help to set the limit. A run below a limit that other versions helped to set is not
+short: its check `upgrade` is skipped and names the differences, and the verdict is unknown unless the stack allows a skipped
+`upgrade`. There is one file for each run; files are only added.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Limit:
     Attributes:
         busbw_gb_s: GB/s as measured.
         source: in words, the passes that set the limit.
-        since: what changed since those passes, so that a lower number may not be the fabric's fault; empty if nothing changed.
+        since: what changed since those passes and may be why a number is lower without any fault; empty if nothing changed.
     """
 
     busbw_gb_s: float
@@ -256,10 +256,10 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
 
 
 def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[str, str]) -> Limit | None:
-    """Return the limit for a run with `versions` and `plan` from earlier passes; None with fewer than `NEEDED` passes.
+    """Return the limit that earlier passes set for a run with `versions` and `plan`; None if fewer than `NEEDED` count.
 
-    Passes with the same versions and plan decide. If there are too few such passes, all passes that have the same plan or state
-    no plan decide, because otherwise each upgrade would hide earlier decay.
+    Passes with the same versions and plan count. If there are too few of them, every pass counts that has the same plan or that
+    names no plan; otherwise each upgrade would hide earlier decay.
     """
     passed = [one for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     passed = [one for one in passed if not one.plan or one.plan == plan]

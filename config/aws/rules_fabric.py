@@ -61,7 +61,7 @@ def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("zone-missing", ERROR, "EC2 user guide, Capacity Reservations and Capacity Blocks: each is in one zone", guard=True)
 def zone_missing(wanted: Aws, _facts: Facts) -> _Breaches:
-    """No zone, although the value of another key exists only in a certain zone."""
+    """No zone, although another key needs one: a second zone, or capacity that was reserved in one zone."""
     if wanted.zone is not None or wanted.network.existing:
         return
     if wanted.second_zone is not None:
@@ -126,7 +126,7 @@ def placement_off(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.has_efa and one.purchase.option != BLOCK and one.placement == "none":
             yield Breach(
                 f"{path}.placement",
-                "is none with EFA; a cluster placement group (managed) keeps machines close together",
+                "is none, although EFA is on; a cluster placement group (managed) keeps machines close together",
             )
 
 
@@ -166,10 +166,13 @@ def placement_contradiction(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.placement_group and one.placement != "existing":
             yield Breach(
                 f"{path}.placementGroup",
-                f"is {one.placement_group} with placement {one.placement}; only placement existing takes a name",
+                f"is {one.placement_group}, but placement is {one.placement}; set placement to existing, or name no group",
             )
         if one.placement == "existing" and not one.placement_group:
-            yield Breach(f"{path}.placementGroup", "is not set with placement existing; give the group's name, or set managed")
+            yield Breach(
+                f"{path}.placementGroup",
+                "is not set, but placement is existing; give the group's name, or set placement to managed",
+            )
 
 
 @rule("placement-missing", ERROR, f"{_CLUSTER} PlacementGroupNamingValidator", number=14)

@@ -21,9 +21,8 @@ class Asked:
         inputs: the properties; some may not be known yet.
         database: all existing resources.
         itself: the id of the resource, if it exists and is to be changed.
-        urn: the resource's URN in the engine, set only in a preview. In a preview, `neighbours` leaves out resources with this
-            URN, because the update may replace these resources. In a creation, `neighbours` includes resources with this URN,
-            because these resources still exist.
+        urn: the resource's URN in the engine; None outside a preview. In a preview, `neighbours` leaves out resources with this
+            URN, because the update may replace them. In a creation they still exist, so `neighbours` includes them.
     """
 
     inputs: Mapping[str, Any]
@@ -36,7 +35,7 @@ class Asked:
         return known_at(self.inputs, path)
 
     def neighbours(self, token: str, **inputs: object) -> list[Record]:
-        """Return the records of a type with these inputs, without terminating records and without this resource's record."""
+        """Return the live records of a type with these inputs; this resource's own record is left out."""
         return [
             record
             for record in self.database.of(token, **inputs)

@@ -12,7 +12,6 @@ from conftest import ROOT
 
 from catalogue.aws.permissions import LOOKUPS, RESOURCES, policy
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PAGE = ROOT / "docs" / "aws-permissions.json"
 ASKED = {"preflight": True}
 #: Stacks that together use every resource and look-up that a stack can use.

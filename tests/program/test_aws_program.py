@@ -47,7 +47,6 @@ from tools.stack_changes import merged, settled
 from tools.stage import ROOT
 
 # On import, the SDK warns about its own deprecated classes.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 GPU = {"name": "p5", "static": 2}

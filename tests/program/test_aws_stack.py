@@ -19,7 +19,6 @@ from catalogue.detection import Facts, Hca, recognise
 from config.aws.rules import RULES
 
 # On import, the SDK warns about its own deprecated classes.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 #: A machine with the right GPUs, launched without EFA.

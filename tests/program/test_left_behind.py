@@ -191,7 +191,6 @@ def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
     assert min(pauses) >= 0.5, "the engine may need half a second to write the state"
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_creation_of_a_node_on_aws_is_prevented_only_by_a_running_machine_with_the_nodes_number():
     two = {name: tags for name, tags in ran().items() if name != "i-2"}
     program(nodes(static=3), running=two)
@@ -200,7 +199,6 @@ def test_the_creation_of_a_node_on_aws_is_prevented_only_by_a_running_machine_wi
         asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_on_aws_a_second_login_node_of_this_stack_is_refused_and_nodes_of_other_stacks_prevent_nothing():
     program(nodes(static=3), running=ran(**{"busbar:stack": "second"}))
     asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])

@@ -70,7 +70,6 @@ def test_monitoring_settings_that_are_invalid_or_admit_nobody_or_everybody_are_r
     assert [one for one in refused(**changes) if one.startswith(sentence)]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_networks_that_no_security_group_admits_are_refused_on_aws(monkeypatch):
     with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is set, but the stack's own security groups let only"):
         run_aws(monkeypatch, monitoring={"exporter": True, "readFrom": ["10.0.0.0/24"]})

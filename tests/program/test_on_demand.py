@@ -134,7 +134,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries Pyxis with the same line"
 
 
-def test_with_accounting_nodes_reach_the_database_which_runs_only_on_the_controller(on_demand):
+def test_if_accounting_is_on_the_nodes_reach_the_database_and_it_runs_only_on_the_controller(on_demand):
     engine = program(
         slurm={"accounting": True, "users": True}, login=LOGIN | {"imageFamily": "ol9"}, pools=[POOL | {"imageFamily": "ol9"}]
     )
@@ -242,7 +242,7 @@ def test_a_destroy_first_terminates_the_machines_that_slurm_started(on_demand):
     assert "triggers" not in sweep, "replacing the sweep would end running jobs"
 
 
-def test_an_update_that_ends_between_any_two_resources_leaves_a_resource_that_terminates_slurms_machines(on_demand):
+def test_the_resource_that_terminates_slurms_machines_exists_before_slurm_can_start_machines(on_demand):
     names = [name for _, name, _ in on_demand.resources]
     assert names.index("cluster-slurm-sweep") < names.index("cluster-slurm-install")
 
@@ -354,7 +354,7 @@ def test_nodes_that_always_run_are_started_by_the_controller_and_never_suspended
     assert not engine.of("ClusterNetwork"), "the update itself rents no node"
 
 
-def test_nodes_that_always_run_get_the_test_job_of_an_update_which_waits_as_long_as_the_job_may_take():
+def test_an_update_runs_its_test_job_on_the_nodes_that_always_run_and_waits_as_long_as_the_job_may_take():
     engine, found = always_on(ran())
     read = given(engine, "acceptance-job-result")["create"]
     assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read
@@ -428,5 +428,5 @@ def test_without_other_login_nodes_the_controller_accepts_no_connections_from_th
     assert not [one for one in rules if one["source"] == "10.0.0.0/24"]
     more = given(program(slurm={"loginNodes": 1}), "cluster-login-instance")
     assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], (
-        "another first boot would replace the controller"
+        "a changed first boot would replace the controller"
     )

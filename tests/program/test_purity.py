@@ -21,7 +21,6 @@ from dev_stack import dev_asked
 from measurement_line import document
 from target_programs import aws, hosts, oci
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 #: Audit events of Python for access to the outside (library reference, "Audit events table").
 _TOUCHES = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.", "urllib.", "glob.")
 #: Python's import system, which may read files: the first call of a function may import a module.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
 from aws_preview import run
 from conftest import REGISTERED, run_program
 from dev_stack import LINES, files
@@ -47,7 +46,6 @@ def test_the_components_of_an_oci_stack_register_their_outputs():
     assert registered(OCI) == OCI
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_components_of_an_aws_stack_register_their_outputs(monkeypatch):
     REGISTERED.clear()
     run(monkeypatch, preview=False)

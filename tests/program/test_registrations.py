@@ -18,7 +18,6 @@ import target_programs
 import yaml
 
 # The SDK warns of its own older classes when it is imported.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 GOLDEN = Path(__file__).parents[1] / "golden" / "registered"
 TARGETS = ("aws", "hosts", "kubernetes", "oci")
 _OPTIONS = (

@@ -8,7 +8,6 @@ import pytest
 from conftest import HOST_KEY
 from target_programs import Seen, aws, hosts, kubernetes, kubernetes_from_here, oci
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 OCI_POOL = {"shape": "BM.GPU4.8", "imageFamily": "ol7", "image": "ocid1.image.oc1..rehearsed-ol7-gpu"}
 
 

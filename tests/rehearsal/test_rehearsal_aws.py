@@ -44,7 +44,6 @@ from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, Ser
 from rehearsal.plugin.store import Record, Store
 
 # On import, the SDK warns about its own deprecated classes.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 # The network
 

@@ -17,7 +17,7 @@ from rehearsal.net import network, wires
 from rehearsal.net.rules import render_fabric
 from rehearsal.world.world import World
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules")]
 
 
 def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:

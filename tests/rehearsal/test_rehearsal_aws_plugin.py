@@ -37,8 +37,6 @@ from rehearsal.aws.server import Provider
 from rehearsal.plugin import wire
 from rehearsal.plugin.errors import ServiceError
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
 #: Look-ups and their inputs. If an input is the name of one of the stack's resources, asked() replaces it by the resource's id.
 QUESTIONS: dict[str, dict[str, Any]] = {
     "getRegion": {},

@@ -38,8 +38,6 @@ from rehearsal.aws.types import TYPES
 from rehearsal.plugin import wire
 from rehearsal.plugin.errors import ServiceError
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
 STATEMENT = {"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": "*"}
 
 

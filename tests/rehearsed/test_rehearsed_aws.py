@@ -118,7 +118,7 @@ def test_a_preview_predicts_the_bandwidth_and_shows_the_warnings_of_the_rules(bu
     assert "replaces 2 machines, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
     assert "2 x p5.48xlarge, to be rented and measured, rehearsed at 1/4000:" in found.text
     assert "  wire:     0.1 GB/s of all_reduce busbw\n" in found.text
-    assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
+    assert "aws.queues[0].machines[0].placement is none, although EFA is on" in found.text
 
 
 def machines(stage: Stage) -> list[str]:

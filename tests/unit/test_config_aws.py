@@ -328,7 +328,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, but hpc6id.32xlarge has 2 network cards"),
     ],
     "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, but p5.48xlarge has 32 EFA devices; NCCL will use TCP")],
-    "placement-off": [(nodes(placement="none"), FACTS, f"{P5}.placement is none with EFA; a cluster placement group")],
+    "placement-off": [(nodes(placement="none"), FACTS, f"{P5}.placement is none, although EFA is on; a cluster")],
     "placement-strategy": [
         (
             nodes(type="p6e-gb200.36xlarge"),
@@ -349,8 +349,8 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         )
     ],
     "placement-contradiction": [
-        (nodes(placementGroup="mine"), FACTS, f"{P5}.placementGroup is mine with placement managed; only placement existing"),
-        (nodes(placement="existing"), FACTS, f"{P5}.placementGroup is not set with placement existing"),
+        (nodes(placementGroup="mine"), FACTS, f"{P5}.placementGroup is mine, but placement is managed; set placement"),
+        (nodes(placement="existing"), FACTS, f"{P5}.placementGroup is not set, but placement is existing"),
     ],
     "placement-missing": [
         (

@@ -1,4 +1,4 @@
-"""One node is replaced by its cloud's method, and no other machine is terminated."""
+"""To replace one node, the method of its cloud is used, and no other machine is terminated."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Source: EC2 API reference, DescribeInstanceTopology and InstanceTopology; EC2 user guide, "Prerequisites for Amazon EC2
 topology" (instance types, and the number of network nodes above an instance of each type), "How Amazon EC2 topology works". The
-placement is invented: in a placement group, every two instances share their lowest node (launch indices 0 and 1, 2 and 3, ...),
-and every eight instances share the node above the lowest node.
+placement is invented: in a placement group, instances are paired by launch index (0 and 1, 2 and 3, ...). Each pair shares its
+lowest node, and every four pairs share the node above.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEAR = (2, 8)
 
 
 def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
-    """Return the answer to `call`; `records` are the instances in the call, or all of the region if the call has no instance.
+    """Return the answer to `call`; `records` are the instances that the call names; all of the region's if it names none.
 
     Raises:
         ServiceError: the request is invalid.
