@@ -1,4 +1,4 @@
-"""A small stack for the tests of the rehearsed OCI. Its world is a fake that only records calls."""
+"""A small stack for the tests of the rehearsed OCI. No host, network or disk is made: a fake records these calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def token(noun: str) -> str:
 
 
 class Fakes:
-    """Records the cloud's calls to the world instead of running them."""
+    """Stands in for the functions that make hosts, networks and disks: it records each call and checks the order of calls."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -218,7 +218,7 @@ def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack that has every kind of resource, for tests that change nothing."""
+    """A stack that has most kinds of resources, for tests that change nothing."""
     with pytest.MonkeyPatch.context() as patch:
         made = Fakes(World.at(tmp_path_factory.mktemp("furnished") / "world"))
         for name, fake in (

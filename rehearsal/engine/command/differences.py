@@ -1,4 +1,7 @@
-"""Computes the differences between a resource's old and new inputs; from the differences, the engine decides what to run."""
+"""Computes the differences between an existing resource's old and new inputs.
+
+From the differences, the engine decides whether to update the resource, to replace it, or to leave it as it is.
+"""
 
 from __future__ import annotations
 
