@@ -41,8 +41,8 @@ monitoring: setup ## write Prometheus's configuration and the Grafana dashboard 
 logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, without secrets
 	@$(RUN) logs
 
-clear: ## remove every trace of a rehearsal: hosts, networks, planted faults, state and records
-	@python3 -m rehearsal.entry.clear && rm -rf .busbar/state .busbar/config .busbar/history .busbar/report
+clear: ## remove what rehearsals left: hosts, networks, planted faults, state and records; records of real machines stay
+	@python3 -m rehearsal.entry.clear && python3 -m tools.clear_records
 
 preview: setup ## show the expected bandwidth and what `up` would do; JSON=1 prints JSON
 	@$(RUN) preview $(if $(JSON),--json,--suppress-outputs)
@@ -64,7 +64,7 @@ rehearsal: setup ## run the tests of the rehearsal itself: its networks, hosts, 
 	@tools/setup checks
 	@tools/test rehearsal
 
-on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 6 minutes
+on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 8 minutes
 	@tools/setup checks
 	@tools/test on-demand
 

@@ -17,6 +17,9 @@ from typing import Any
 
 from tools.stack_commands import RefusedError, ended
 
+#: Where Linux shows a process's name and state: FOLDER/PID/stat.
+_PROCESSES = Path("/proc")
+
 
 def locks(backend: str, stack: str) -> list[dict[str, Any]]:
     """Return the contents of the locks of `stack` in a backend `file://FOLDER`.
@@ -44,8 +47,12 @@ def dead(lock: dict[str, Any]) -> str:
         raise RefusedError(
             f"the lock belongs to {who}; look on that machine, and type `pulumi cancel` if the process has ended"
         )
+    if not _PROCESSES.is_dir():
+        raise RefusedError(
+            f"the lock belongs to {who}; without /proc nobody can tell whether it runs: look, then type `pulumi cancel`"
+        )
     try:
-        name, _, state = Path(f"/proc/{int(lock['pid'])}/stat").read_text().rpartition(") ")
+        name, _, state = (_PROCESSES / str(int(lock["pid"])) / "stat").read_text().rpartition(") ")
     except OSError:
         name = state = ""
     runs = "pulumi" in name and state[:1] != "Z"  # a zombie has exited, too

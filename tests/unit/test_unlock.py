@@ -80,3 +80,11 @@ def test_nothing_is_done_to_a_stack_that_is_not_locked(tmp_path):
 def test_the_command_pulumi_cancel_is_named_for_a_backend_outside_this_machine():
     with pytest.raises(unlock.RefusedError, match="`pulumi cancel --stack dev`"):
         unlock.unlock("s3://bucket", "dev")
+
+
+def test_a_lock_stays_on_a_system_that_does_not_show_whether_its_process_runs(locked, monkeypatch, tmp_path):
+    backend, ran = locked(gone())
+    monkeypatch.setattr(unlock, "_PROCESSES", tmp_path / "no such folder")
+    with pytest.raises(unlock.RefusedError, match="without /proc nobody can tell whether it runs"):
+        unlock.unlock(backend, "dev")
+    assert not ran
