@@ -280,7 +280,16 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_faile
     assert machines(stage) == before
 
 
-def test_a_destroy_without_permission_to_delete_data_fails_but_still_terminates_machines(built):
+def test_a_destroy_without_permission_to_delete_data_fails_in_its_preview_and_then_deletes_nothing(built):
+    stage = built[0]
+    sold = sorted(stage.sold("aws"))
+    found = stage.command(*stage.engine("destroy", "--yes"))
+    assert found.status != 0
+    assert "cannot be deleted" in found.text, found
+    assert sorted(stage.sold("aws")) == sold
+
+
+def test_a_destroy_without_preview_and_without_permission_to_delete_data_fails_but_still_terminates_machines(built):
     stage = built[0]
     stage.faults({"kind": "slow_end", "operation": "TerminateInstances", "seconds": 1})
     found = stage.destroy()

@@ -20,9 +20,11 @@ def record(folder: Path, run_id: str, scale: int) -> Path:
 
 @pytest.fixture
 def busbar(tmp_path):
-    for name in ("state", "config", "history/evidence", "report/dev", "report/oci"):
+    for name in ("state/.pulumi/stacks/busbar", "config", "history/evidence", "report/dev", "report/oci", "report/team"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "config" / "Pulumi.dev.yaml").touch()
+    (tmp_path / "state/.pulumi/stacks/busbar/dev.json").touch()
+    (tmp_path / "config" / "team.created-in").touch()
+    (tmp_path / "config" / "Pulumi.oci.yaml").touch()  # so is it after `make outputs` of a real stack
     return tmp_path
 
 
