@@ -1,4 +1,4 @@
-"""Generates a JSON schema from the types of the messages between the operator's machine and the runner.
+"""Generates a JSON schema from the types of the runner's requests and of the lines that answer them.
 
 python -m benchmarks.host.schema > docs/runner.schema.json
 """
@@ -23,7 +23,7 @@ def document() -> dict[str, Any]:
     references = [_schema(kind, parts) for kind in kinds]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Requests from the operator's machine to busbar's runner, and the JSON lines that it answers with",
+        "title": "Requests to busbar's runner, and the JSON lines that it answers with",
         "anyOf": references,
         "$defs": dict(sorted(parts.items())),
     }

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 #: A row may take this many times as long as on a healthy fabric, because even a run over TCP must produce a number. On machines
-#: with 3,200 Gb/s (400 GB/s) of rails, NCCL over TCP reaches a busbw of 3 GB/s (NVIDIA/aicr issue 2689). For the same machines,
-#: `ceiling` predicts a healthy busbw of at most 380 GB/s, which is 127 times as much.
+#: whose rails have 3,200 Gb/s (400 GB/s) in total, NCCL over TCP reaches a busbw of 3 GB/s (NVIDIA/aicr issue 2689). For the
+#: same machines, `ceiling` predicts a healthy busbw of at most 380 GB/s, which is 127 times as much.
 _SLOWEST = 150
 #: Start-up time in s (mpirun, NCCL's initialisation, filling buffers), and how many s each node adds to it.
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
 #: If the collective of a step has no prediction, the first collective of this list that has a prediction replaces it: alltoall
-#: between nodes; all_reduce inside a machine, where alltoall has no known bound. The replacement moves at least as many bytes
-#: over each link as the step's collective.
+#: between nodes; all_reduce inside a machine, where alltoall has none. The replacement moves at least as many bytes over each
+#: link as the step's collective.
 _INSTEAD = ("alltoall", "all_reduce")
 
 

@@ -200,7 +200,7 @@ class OpenZfs(FileSystem):
         if wanted == 2 and asked.inputs.get("preferredSubnetId") is None:  # noqa: PLR2004  zones
             yield bad("preferredSubnetId", "preferredSubnetId is missing, but MULTI_AZ_1 needs it.")
         found = [one for _, named in each(asked.inputs, "subnetIds[]") if (one := asked.database.find(named, SUBNET))]
-        if len(found) == 2 and found[0].private["zone"] == found[1].private["zone"]:  # noqa: PLR2004  zones
+        if wanted == 2 and len(found) == 2 and found[0].private["zone"] == found[1].private["zone"]:  # noqa: PLR2004  zones
             yield bad("subnetIds", f"MULTI_AZ_1 needs two zones, but both subnets are in {found[0].private['zone']}.")
 
     @override
@@ -216,4 +216,4 @@ class OpenZfs(FileSystem):
 
     @override
     def export(self, record: Record) -> str:
-        return "/fsx/"  # clients mount the root volume's folder
+        return "/fsx/"  # the path of the root volume, which clients mount

@@ -1,7 +1,7 @@
-"""dpkg's database on a vendor's Ubuntu image: installed packages, and names that occur only in these packages' fields.
+"""dpkg's database on a vendor's Ubuntu image: installed packages, and packages that are only named by an installed one.
 
-Source: `dpkg -l` of Ubuntu 22.04 on EC2. Its rows marked `un` are names that an installed package provides, recommends or
-conflicts with.
+Source: `dpkg -l` of Ubuntu 22.04 on EC2. Its rows marked `un` are packages that are not installed, but that an installed
+package provides, recommends or conflicts with.
 """
 
 from __future__ import annotations

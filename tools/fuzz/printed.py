@@ -1,7 +1,7 @@
 """Generates the output of nccl-tests 2.19.6 for given numbers, as text and as its JSON file.
 
 The layout is that of h200x2.txt and h200x2.json in tests/golden/transcripts, the output of a real run on one machine with two
-H200 GPUs; parts that nobody reads are left out.
+H200 GPUs. Parts that nobody reads are left out, and the times of single operations (`per_iter_timing`) are added if asked for.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Printed:
         gpu: name of the GPUs.
         rows: (size in bytes, busbw in GB/s) in the order in which they are printed.
         factor_ranks: number of ranks in one group, which determines the factor between algbw and busbw.
-        rank_shares: each rank's longest time, divided by the median time of the row's operations; empty if operations are not
-            timed one by one.
+        rank_shares: for each rank, the time that the rank takes for one operation, divided by the row's `p50_us`; empty if
+            operations are not timed one by one.
         checked: whether values are checked.
     """
 
