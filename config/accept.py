@@ -17,7 +17,10 @@ _Rate = Annotated[GbS, Field(gt=0)]
 
 @dataclass(frozen=True)
 class Limit:
-    """A minimum in the stack file: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out-of-place."""
+    """A minimum in the stack file: `collective` must reach `busbw_gb_s` at `size_bytes`, out-of-place.
+
+    The minimum is for real machines; in a rehearsal it is divided by the scale.
+    """
 
     collective: str
     size_bytes: int
@@ -43,8 +46,8 @@ class Accept(Model):
     scale: int = Field(
         default=1,
         ge=1,
-        description="For a rehearsal: how many times slower its links are than real links. The preview then shows the values "
-        "that the update will measure.",
+        description="For a rehearsal: how many times slower its links are than real links. In the preview's text the "
+        "expected bus bandwidth and the gate are divided by it.",
         examples=[4000],
     )
 

@@ -3,8 +3,8 @@
 The program pulls the image, checks that the image sees the GPUs, and writes a script that runs commands in the image.
 
 sudo starts nerdctl, because containerd belongs to root; processes in the container run as the user of this program. The image's
-own mpirun starts the ranks, so the node needs only the GPU driver. The image's entry point is not run, because NVIDIA's entry
-point prints a page of text.
+own mpirun starts the ranks, so the node needs no MPI. The image's entry point is not run, because NVIDIA's entry point prints a
+page of text.
 Sources: nerdctl 2.2.0, docs/command-reference.md; ocitutorials, benchmark/run-nccltests (the options of `nerdctl run`).
 """
 
@@ -147,7 +147,7 @@ def _gpus_inside(image: str, script: str) -> str:
 def _ask(image: str, script: str, text: str) -> str:
     status, lines = _said(["sh", script, "sh", "-c", text])
     if status != 0:
-        raise Refusal(f"the image {image} does not start on the node: {_cause(lines)}")
+        raise Refusal(f"the image {image} does not start on the node, or cannot answer: {_cause(lines)}")
     return "\n".join(lines)
 
 

@@ -53,7 +53,7 @@ fi
 """
 
 
-class Failed(Exception):  # noqa: N818 - not a defect
+class Failed(Exception):  # noqa: N818 - no defect of this program
     """Says why a node will not become ready, however long the program waits."""
 
 
@@ -170,7 +170,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
-        return False  # boot.json was being written; the next check reads it again
+        return False  # what came back is not whole; the next check reads it again
     if mark.get("status") == "failed":
         end = " | ".join(text.strip() for text in log if text.strip())
         raise Failed("its first boot failed in step {}; /var/log/cloud-init-output.log ends: {}".format(mark.get("step"), end))

@@ -49,7 +49,7 @@ def block(path: str, text: str, code: str) -> Problem | None:
     if not WIDEST <= found.prefixlen <= NARROWEST:
         return refused(path, code, f"The CIDR '{text}' is invalid: it must be from /{WIDEST} to /{NARROWEST}.")
     if any(found.overlaps(one) for one in _RESERVED):
-        return refused(path, code, f"The CIDR '{text}' is invalid: the service keeps it or the Internet does not route it.")
+        return refused(path, code, f"The CIDR '{text}' is invalid: AWS reserves it or the Internet does not route it.")
     return None
 
 

@@ -76,7 +76,7 @@ REFUSED = [
     # Networks: rules that only the service knows.
     ("Vpc", "vpc", "cidrBlock", "10.0.0.0/15", "InvalidVpc.Range"),
     ("Vpc", "vpc", "cidrBlock", "10.0.0.1/16", "not a valid CIDR block"),
-    ("Vpc", "vpc", "cidrBlock", "169.254.0.0/16", "the service keeps it"),
+    ("Vpc", "vpc", "cidrBlock", "169.254.0.0/16", "AWS reserves it"),
     ("Vpc", "vpc", "enableDnsSupport", False, "DNS host names need DNS support"),
     ("Vpc", "vpc", "assignGeneratedIpv6CidrBlock", True, "NotRehearsed"),
     ("VpcIpv4CidrBlockAssociation", "range", "cidrBlock", "10.0.128.0/17", "conflicts with 10.0.0.0/16"),
@@ -177,7 +177,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[2]}-{case[4]}")
-def test_inputs_that_aws_refuses_are_refused_with_the_message_of_aws(
+def test_inputs_that_aws_refuses_or_that_cannot_be_rehearsed_are_refused_with_these_words(
     furnished: Stack, case: tuple[str, str, str, Any, str]
 ) -> None:
     noun, name, path, value, words = case
@@ -239,7 +239,7 @@ def test_every_pattern_of_the_api_models_compiles_in_python() -> None:
         (service, name)
         for service in ("iam", "fsx", "ssm")
         for name, shape in models.shapes(service).items()
-        if "pattern" in shape and models._pattern(shape["pattern"]) is None  # noqa: SLF001 - unreadable patterns are skipped
+        if "pattern" in shape and models._pattern(shape["pattern"]) is None  # noqa: SLF001 - the public functions skip patterns that Python cannot compile
     }
     assert not unread
 
