@@ -20,15 +20,12 @@ def clear(busbar: Path) -> list[str]:
         shutil.rmtree(busbar / name, ignore_errors=True)
     history, reports = busbar / "history", busbar / "report"
     runs = [one for one in _folders(history) if next(one.glob("*.json"), None)]
-    real = [one for one in runs if not _is_rehearsed(one)]
-    for one in runs:
-        if one not in real:
-            shutil.rmtree(one)
+    rehearsed = [*filter(_is_rehearsed, runs), *(one for one in _folders(reports) if one.name in stacks)]
+    for one in rehearsed:
+        shutil.rmtree(one)
+    real = [one for one in runs if one not in rehearsed]
     if not real:  # transcripts do not say which runs they belong to
         shutil.rmtree(history, ignore_errors=True)
-    for one in _folders(reports):
-        if one.name in stacks:
-            shutil.rmtree(one)
     return [str(one) for one in (*real, *_folders(reports))]
 
 
