@@ -50,12 +50,17 @@ def this_stack() -> str:
 
 
 def never_twice(
-    name: str, find: Callable[[], Awaitable[Sequence[LeftBehind]]], *, right: str, preflight: bool
+    name: str,
+    find: Callable[[], Awaitable[Sequence[LeftBehind]]],
+    *,
+    right: str,
+    preflight: bool,
+    first: Sequence[pulumi.ResourceHook] = (),
 ) -> pulumi.ResourceHookBinding:
     """Return the hook that refuses to create the resource `name` while `find` returns machines that the state lacks.
 
     `find` needs the permission `right`. An update always queries the account. If `preflight` is false, a preview queries the
-    account only if tools/take_in.py started the preview.
+    account only if tools/take_in.py started the preview. The hooks in `first` run before this one.
     """
 
     async def look(args: pulumi.ResourceHookArgs) -> None:
@@ -80,7 +85,7 @@ def never_twice(
         raise pulumi.RunError(_refusal(strange))
 
     options = pulumi.ResourceHookOptions(on_dry_run=True)
-    return pulumi.ResourceHookBinding(before_create=[pulumi.ResourceHook(f"{name}-never-twice", look, options)])
+    return pulumi.ResourceHookBinding(before_create=[*first, pulumi.ResourceHook(f"{name}-never-twice", look, options)])
 
 
 def _refusal(strange: Sequence[LeftBehind]) -> str:

@@ -71,7 +71,7 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
     if number > allowed:
         refused = f"{path} is {allowed}, and {number} running machines would be terminated by this update ({which})"
         raise pulumi.RunError(
-            f"{refused}: {why}, and the capacity may not be available again. Set {path} to {number} to let these "
-            "machines be replaced, or undo the change."
+            f"{refused}: {why}, and the capacity may not be available again. Set {path} to {number} to allow this, or "
+            "undo the change."
         )
-    pulumi.log.warn(f"this update replaces {number} machines, as {path} allows: {which}.")
+    pulumi.log.warn(f"this update terminates {number} machines, as {path} allows: {which}.")

@@ -131,7 +131,8 @@ AllowReplace = Annotated[
     Field(
         ge=0,
         description="Number of GPU machines that an update may replace because their image, shape or launch settings "
-        "changed, because their entry is gone, or because of --replace; remove this key afterwards.",
+        "changed, because their entry is gone, or because of --replace. Also the number of nodes that Slurm started and that a "
+        "new login node may terminate. Remove this key afterwards.",
         examples=[2],
     ),
 ]

@@ -149,12 +149,20 @@ class Side(NamedTuple):
         peers: the groups and networks by which the other side's rules name these machines.
         lets: a function of peers, a direction (True: out) and a port. It tells whether the rules allow TCP to that port, out to
             one of the peers or in from one of the peers.
+        edges: the ports at which the answer of `lets` may change: for each range of ports in the rules, the first port of the
+            range, and the first port after the range.
     """
 
     path: str
     said: str
     peers: tuple[str, ...]
     lets: Callable[[tuple[str, ...], bool, int], bool]
+    edges: frozenset[int]
+
+
+def edges(ranges: Iterable[tuple[int, int]]) -> frozenset[int]:
+    """Return the attribute `edges` of a `Side` whose rules have these ranges of ports (first port, last port)."""
+    return frozenset(port for first, last in ranges for port in (first, last + 1))
 
 
 def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Breach]:
@@ -183,7 +191,7 @@ def blocked(side: Side, out: bool, peer: Side, ports: Iterable[tuple[int, int, s
     closed = [
         f"{first if first == last else f'{first}-{last}'}{what and f' ({what})'}"
         for first, last, what in ports
-        if not all(side.lets(peer.peers, out, port) for port in (first, last))
+        if not all(side.lets(peer.peers, out, port) for port in {first, *(one for one in side.edges if first < one <= last)})
     ]
     if closed:
         yield Breach(side.path, f"{side.said} TCP {', '.join(closed)} {'to' if out else 'from'} {peer.peers[0]}; {why}")

@@ -19,18 +19,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tools.plain_environment import plain
+
 ROOT = Path(__file__).resolve().parents[1]
 #: What is timed, in this order: its name, and the words after `make`.
 STEPS = {"preview": "preview", "up": "up", "unchanged up": "up"}
 _LIMIT_S = 900
 _SHOWN_CHARACTERS = 3000
-
-
-def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a user in another checkout: without variables and PATH entries of this checkout."""
-    ours = f"{ROOT}/.busbar/bin"
-    kept = {name: value for name, value in given.items() if not name.startswith(("BUSBAR_", "PULUMI_", "MAKE", "MFLAGS"))}
-    return kept | {"PATH": os.pathsep.join(part for part in given.get("PATH", "").split(os.pathsep) if part != ours)}
 
 
 def make(folder: Path, words: str) -> float:
@@ -44,7 +39,7 @@ def make(folder: Path, words: str) -> float:
         done = subprocess.run(
             ["make", *words.split()],
             cwd=folder,
-            env=environment(os.environ),
+            env=plain(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -21,6 +21,7 @@ from rehearsal.entry.existing_hosts import Site
 from rehearsal.host import cables, spec
 from rehearsal.plugin.store import Store
 from rehearsal.world.world import DEFAULT_SCALE, World
+from tools.plain_environment import plain
 from tools.stack_changes import DEFAULT, merged, settled
 
 ROOT = Path(__file__).parent.parent
@@ -98,9 +99,7 @@ class Stage:
         if plugins.is_dir():
             (folder / "home" / "plugins").symlink_to(plugins)
         self.passed: dict[str, Any] = {}
-        self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_"))
-        } | {
+        self.environment = plain(os.environ) | {
             "GOGC": "400",  # an engine that runs for seconds need not collect garbage often
             "BUSBAR_WORLD": str(self.world),
             "PULUMI_HOME": str(folder / "home"),

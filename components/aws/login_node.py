@@ -16,9 +16,11 @@ from cloudinit.aws import SCRATCH, LoginBoot, Mounts, user_data
 from components import login_machine
 from components.after import after
 from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3, stack_tags
+from components.aws.slurms_machines import started_by_slurm
 from components.aws.tagged_machines import RIGHT, tagged
 from components.left_behind import never_twice, this_stack
 from components.reach import Machine
+from components.slurm import new_controller
 from components.slurm.first_boot import software
 from config.aws.model import Aws
 from config.measure import Measure
@@ -91,7 +93,13 @@ class LoginNode(pulumi.ComponentResource):
                 parent=self,
                 depends_on=[parameter],
                 ignore_changes=[] if login.image else ["ami"],
-                hooks=never_twice(f"{name}-instance", lambda: tagged(place), right=RIGHT, preflight=wanted.preflight),
+                hooks=never_twice(
+                    f"{name}-instance",
+                    lambda: tagged(place),
+                    right=RIGHT,
+                    preflight=wanted.preflight,
+                    first=() if number else [_asks_first(f"{name}-instance", wanted)],
+                ),
             ),
         )
         address = instance.public_ip
@@ -116,6 +124,17 @@ class LoginNode(pulumi.ComponentResource):
                 "machine": self.machine.apply(asdict),
             }
         )
+
+
+def _asks_first(name: str, wanted: Aws) -> pulumi.ResourceHook:
+    return new_controller.asks_first(
+        name,
+        "aws",
+        wanted.allow_replace,
+        lambda: started_by_slurm(wanted),
+        right=RIGHT,
+        preflight=wanted.preflight,
+    )
 
 
 def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:

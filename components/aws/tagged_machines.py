@@ -15,9 +15,11 @@ RIGHT = "ec2:DescribeInstances"
 ALIVE = ("pending", "running", "stopping", "stopped")
 
 
-async def tagged(tags: Mapping[str, str]) -> list[LeftBehind]:
-    """Return the instances that have all of `tags` and are neither terminated nor terminating."""
+async def tagged(tags: Mapping[str, str], kind: str | None = None) -> list[LeftBehind]:
+    """Return the instances that have all of `tags` and are neither terminated nor terminating; if `kind`, only of that type."""
     filters = [{"name": f"tag:{tag}", "values": [value]} for tag, value in tags.items()]
+    if kind is not None:
+        filters.append({"name": "instance-type", "values": [kind]})
     # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
     # an output.
     found = await pulumi.runtime.invoke_async(

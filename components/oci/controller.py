@@ -12,7 +12,7 @@ from catalogue.oci.processors import PROCESSORS
 from components.oci.login_node import LoginNode
 from components.oci.pool import Pool
 from components.oci.preflight import Place
-from components.oci.tagged_machines import stack_tags
+from components.oci.tagged_machines import slurms_stack, stack_tags
 from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet, Submitting
 from config.oci.model import OWNER, STACK, Oci
@@ -96,10 +96,8 @@ def started(  # noqa: PLR0913 - each part of a cluster is an argument
     """Register the Slurm cluster of `pools`; return the controller once it accepts jobs."""
     rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
     sets = [_set(wanted, one, place) for one in pools]
-    # These tags differ from the tags of the stack's own machines; otherwise a preview would count Slurm's machines as the
-    # stack's.
     # The user's tags are passed separately: they may change, and the controller must still find machines with the old tags.
-    tags = {OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
+    tags = {OWNER: wanted.name, STACK: slurms_stack()}
     given = {"compartment": wanted.compartment, "tags": tags, "more_tags": wanted.tags}
     cloud = pulumi.Output.all(region=controller.region, subnet=subnet_id).apply(lambda its: {**given, **its})
     return controller.install(
@@ -122,7 +120,7 @@ def _set(wanted: Oci, one: Starts, place: Place) -> DynamicSet:
     spec = one.made.configuration.id.apply(
         lambda ocid: {
             "configuration": ocid,
-            "label": f"{wanted.label(pool)}-slurm",
+            "label": wanted.slurms_label(pool),
             "domains": [place.availability_domain, *pool.fallback_domains],
         }
     )

@@ -16,9 +16,11 @@ from cloudinit import LoginBoot, Mount, render
 from cloudinit.steps import CONSOLE_KEY, LOCAL_DISKS
 from components import login_machine
 from components.left_behind import never_twice
+from components.oci import slurms_machines
 from components.oci.preflight import Place
 from components.oci.tagged_machines import RIGHT, instances_named, stack_tags
 from components.reach import Machine
+from components.slurm import new_controller
 from components.slurm.first_boot import software
 from config.measure import Measure
 from config.oci.model import Oci
@@ -89,6 +91,7 @@ class LoginNode(pulumi.ComponentResource):
                     lambda: instances_named(wanted.compartment, label),
                     right=RIGHT,
                     preflight=wanted.preflight,
+                    first=() if number else [_asks_first(f"{name}-instance", wanted)],
                 ),
             ),
         )
@@ -112,6 +115,17 @@ class LoginNode(pulumi.ComponentResource):
                 "machine": self.machine.apply(asdict),
             }
         )
+
+
+def _asks_first(name: str, wanted: Oci) -> pulumi.ResourceHook:
+    return new_controller.asks_first(
+        name,
+        "oci",
+        wanted.allow_replace,
+        lambda: slurms_machines.started_by_slurm(wanted),
+        right=slurms_machines.RIGHT,
+        preflight=wanted.preflight,
+    )
 
 
 def user_data(

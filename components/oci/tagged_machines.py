@@ -24,34 +24,43 @@ def stack_tags(wanted: Oci) -> dict[str, str]:
     return {**wanted.all_tags, STACK: pulumi.get_stack()}
 
 
-def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
-    """Return this stack's resources that are neither terminating nor terminated.
+def slurms_stack() -> str:
+    """Return the value of the tag `STACK` on cluster networks that Slurm's controller creates.
 
-    A resource without the stack's tag counts as a resource of the stack `untagged`.
+    The stack's own resources have another value; otherwise a preview would count Slurm's machines as the stack's.
     """
-    mine = pulumi.get_stack()
-    return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == mine]
+    return f"{pulumi.get_stack()}/slurm"
+
+
+def living(found: Sequence[Any], untagged: str = "", mine: str | None = None) -> list[Any]:
+    """Return the resources that are neither terminating nor terminated, and whose tag `STACK` is `mine` (this stack if None).
+
+    A resource without the tag counts as if its tag were `untagged`.
+    """
+    its = mine or pulumi.get_stack()
+    return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == its]
 
 
 async def networks_named(compartment: str, label: str) -> list[LeftBehind]:
     """Return this stack's cluster networks with the display name `label`."""
-    found = await _asked("getClusterNetworks", core.GetClusterNetworksResult, compartment, label)
-    return _left_behind(found.cluster_networks if found else ())
+    given = {"compartmentId": compartment, "displayName": label}
+    found = await asked("getClusterNetworks", core.GetClusterNetworksResult, **given)
+    return _left_behind(found.cluster_networks or ())
 
 
 async def instances_named(compartment: str, label: str) -> list[LeftBehind]:
     """Return this stack's single instances with the display name `label`."""
-    found = await _asked("getInstances", core.GetInstancesResult, compartment, label)
-    return _left_behind(found.instances if found else ())
+    given = {"compartmentId": compartment, "displayName": label}
+    found = await asked("getInstances", core.GetInstancesResult, **given)
+    return _left_behind(found.instances or ())
 
 
-async def _asked(function: str, result: type, compartment: str, label: str) -> Any:
+async def asked(function: str, result: type, **given: str) -> Any:
+    """Call a function of the SDK's module for compute with `given`; return its `result`."""
     # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
     # an output.
-    arguments = {"compartmentId": compartment, "displayName": label}
-    return await pulumi.runtime.invoke_async(
-        f"oci:Core/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults(), result
-    )
+    options = _utilities.get_invoke_opts_defaults()
+    return await pulumi.runtime.invoke_async(f"oci:Core/{function}:{function}", given, options, result)
 
 
 def _left_behind(found: Sequence[Any]) -> list[LeftBehind]:

@@ -211,7 +211,8 @@ def _side(path: str, name: str, cidr: str, group: SecurityGroup) -> slurm_rules.
     def lets(peers: tuple[str, ...], out: bool, port: int) -> bool:
         return group.lets(peers, out=out, port=port)
 
-    return slurm_rules.Side(path, f"is {name}, which blocks", (name, cidr), lets)
+    edges = slurm_rules.edges(rule.ports for rule in group.rules)
+    return slurm_rules.Side(path, f"is {name}, which blocks", (name, cidr), lets, edges)
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)

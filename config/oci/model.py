@@ -420,8 +420,9 @@ class Oci(Model):
     allow_replace: AllowReplace = Field(
         default=0,
         description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
-        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed; remove "
-        "this key afterwards. With `preflight: false` the machines are not counted.",
+        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. Also the "
+        "number of nodes that Slurm started and that a new login node may terminate. Remove this key afterwards. With "
+        "`preflight: false` only nodes that Slurm started are counted, and only by an update.",
         examples=[2],
     )
     preflight: bool = Field(
@@ -525,6 +526,10 @@ class Oci(Model):
     def label(self, pool: Pool) -> str:
         """Return the display name of a pool's cluster network, or of its single instance."""
         return f"{self.name}-{pool.name}"
+
+    def slurms_label(self, pool: Pool) -> str:
+        """Return the beginning of the display names of cluster networks that Slurm's controller creates for a pool."""
+        return f"{self.label(pool)}-slurm"
 
     @property
     def private(self) -> ipaddress.IPv4Network:

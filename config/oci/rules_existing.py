@@ -181,7 +181,8 @@ def _side(one: _Named) -> slurm_rules.Side:
     def lets(peers: tuple[str, ...], out: bool, port: int) -> bool:
         return any(one.facts.lets(peer, out=out, port=port) for peer in peers)
 
-    return slurm_rules.Side(one.path, f"is {one.ocid}, whose security lists block", (one.facts.cidr,), lets)
+    edges = slurm_rules.edges(rule.ports for rule in one.facts.rules if rule.ports)
+    return slurm_rules.Side(one.path, f"is {one.ocid}, whose security lists block", (one.facts.cidr,), lets, edges)
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)

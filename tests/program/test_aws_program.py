@@ -116,7 +116,7 @@ def test_the_refusal_to_replace_machines_contains_number_and_price_and_names_of_
         "aws.allowReplace is 0, and 3 running machines would be terminated by this update (3 x p5.48xlarge of gpu-p5, "
     )
     assert "165.12 USD an hour by list price: i-0 (10.1.0.20), i-1 (10.1.0.19), i-2 (10.1.0.18))" in said
-    assert said.endswith("Set aws.allowReplace to 3 to let these machines be replaced, or undo the change.")
+    assert said.endswith("Set aws.allowReplace to 3 to allow this, or undo the change.")
 
 
 def test_the_refusal_says_that_the_price_is_unknown_if_the_queue_lost_the_type_of_the_machines_to_replace():

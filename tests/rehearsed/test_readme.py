@@ -14,6 +14,7 @@ import terminal
 import yaml
 from readme_commands import typed
 
+from tools.plain_environment import plain
 from tools.stage import SHARED
 
 ROOT = Path(__file__).parents[2]
@@ -37,8 +38,7 @@ def checkout(copy: Path) -> tuple[Path, dict[str, str]]:
             shutil.copy2(ROOT / name, copy / name)
     (copy / ".busbar").mkdir()
     (copy / ".busbar" / "venv").symlink_to(ROOT / ".busbar" / "venv")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_", "MAKE", "MFLAGS"))}
-    return copy, kept | SHARED
+    return copy, plain(os.environ) | SHARED
 
 
 @pytest.mark.rehearsal

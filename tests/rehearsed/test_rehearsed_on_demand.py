@@ -222,6 +222,19 @@ def test_slurms_database_has_the_jobs_with_their_gpus_and_can_be_queried_on_a_no
         assert {row[3] for row in jobs if row[2] == "alice"} == {"users"}, jobs
 
 
+def test_a_change_that_would_replace_the_controller_while_a_job_runs_is_refused_in_the_preview_and_in_the_update(built, cloud):
+    stage, _ = built
+    stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")
+    until(stage, "squeue -h -o %T", lambda found: found.strip() == "RUNNING", "the job runs")
+    plan = merged(plan_of(cloud), {cloud: {"timezone": "Pacific/Auckland"}})
+    for found in (stage.preview(**plan), stage.up(**plan)):
+        assert found.status != 0, found
+        assert f"{cloud}.allowReplace is 0, and 2 running machines would be terminated by this update" in found.text
+    assert stage.machines(cloud) == 4
+    assert stage.on_host("squeue -h -o %T").strip() == "RUNNING"
+    stage.on_host("scancel --user=$USER")
+
+
 def test_idle_nodes_are_terminated(built, cloud):
     if cloud == "aws":
         return  # the test of the destroy needs the running nodes

@@ -94,6 +94,12 @@ OWN = "aws.network.existing"
 SLURMS = "6820-6829 (slurmctld), 60001-63000 (srun)"
 BESIDE = "login nodes and controller reach each other on these ports: open them, or set"
 
+#: Rules of the login nodes' group that let nodes reach the controller, but not on one of srun's ports, 61000.
+HOLED = [
+    *(rule for rule in GROUPS[LOGIN].rules if rule.peer != NODES or rule.out),
+    *(GroupRule(False, "tcp", ports, NODES) for ports in ((0, 60999), (61001, 65535))),
+]
+
 
 def subnet(name: str, **changes: Any) -> Facts:
     return replace(FACTS, subnets=FACTS.subnets | {name: replace(FACTS.subnets[name], **changes)})
@@ -253,6 +259,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             merged(EXISTING, on_demand()),
             without(LOGIN, NODES),
             f"{OWN}.groups.login is sg-2, which blocks TCP {SLURMS} from sg-1; controller and nodes reach each other on",
+        ),
+        (
+            merged(EXISTING, on_demand()),
+            replace(FACTS, security_groups=GROUPS | {LOGIN: own_group(*HOLED)}),
+            f"{OWN}.groups.login is sg-2, which blocks TCP 60001-63000 (srun) from sg-1; controller and nodes reach each other",
         ),
         (
             merged(EXISTING, on_demand()),

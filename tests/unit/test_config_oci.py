@@ -755,8 +755,22 @@ def test_security_lists_that_admit_slurms_ports_break_no_rule_while_lists_not_qu
     calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]
     found = check(RULES, wanted(**beside), own(PUBLIC, rules=(SSH, OUT, *calls)))
     assert "existing-slurm" not in {one.rule for one in found}
+    halves = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ((60001, 61000), (61001, 63000))]
+    found = check(RULES, wanted(**beside), own(PUBLIC, rules=(SSH, OUT, *calls[:-1], *halves)))
+    assert "existing-slurm" not in {one.rule for one in found}
     notes = check(RULES, wanted(**beside), Facts())
     assert NOTE in {one.severity for one in notes if one.rule == "existing-slurm"}
+
+
+@pytest.mark.parametrize("missing", [60001, 60002, 61001, 62999, 63000])
+def test_security_lists_that_block_one_of_sruns_ports_are_refused(missing):
+    beside = OWN | on_demand() | {"slurm": {"loginNodes": 2, "users": True}}
+    ranges = [(22, 22), (636, 636), (6820, 6829), (50000, missing - 1), (missing + 1, 65000)]
+    calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]
+    found = check(RULES, wanted(**beside), own(PUBLIC, rules=(SSH, OUT, *calls)))
+    assert {one.sentence.partition("block ")[2].partition(" from")[0] for one in found if one.rule == "existing-slurm"} == {
+        "TCP 60001-63000 (srun)"
+    }
 
 
 def test_fallback_domains_that_offer_the_shape_break_no_rule_and_cause_a_note_if_the_accounts_facts_are_unknown():

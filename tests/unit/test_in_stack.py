@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.plain_environment import plain
+
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("in-stack")]
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +32,7 @@ class Checkout:
 
     def run(self, command: str, backend: Path | None) -> subprocess.CompletedProcess[str]:
         """Run a shell command in the checkout with tools/env; without `backend`, state is in the checkout."""
-        given = {key: text for key, text in os.environ.items() if not key.startswith(("PULUMI_", "BUSBAR_"))}
+        given = plain(os.environ)
         if backend is not None:
             given |= {"PULUMI_BACKEND_URL": backend.as_uri(), "PULUMI_CONFIG_PASSPHRASE": "x"}
         words = ["bash", "-c", f". tools/env && {command}"]
@@ -58,6 +60,22 @@ def test_make_refuses_a_stack_of_another_backend_that_it_did_not_create_and_ente
         assert done.returncode == 2
         assert done.stdout == ""
         assert f"stack dev in {team.as_uri()} was not created by make" in done.stderr
+
+
+def test_a_password_in_the_address_of_the_backend_is_neither_printed_nor_written(checkout, team, tmp_path):
+    # The engine opens only addresses of real databases, so a program answers in its place that the stack exists.
+    engine = tmp_path / "pulumi"
+    engine.write_text('#!/bin/sh\n[ "$1" != version ] || echo v3.999.0\n')
+    engine.chmod(0o755)
+    address = "PULUMI_BACKEND_URL='postgres://team:pass-9f3a@db.example:5432/busbar?sslmode=require'"
+    asked = f"PATH={tmp_path}:$PATH {address} tools/in-stack dev preview"
+    done = checkout.run(asked, team)
+    assert "stack dev in postgres://db.example:5432/busbar was not created by make" in done.stderr
+    engine.write_text("#!/bin/sh\n[ \"$3 $4\" != 'stack select' ]\n")
+    done = checkout.run(asked, team)
+    assert "entered: " in done.stdout, done.stderr
+    assert not [path for path in (checkout.path / ".busbar").rglob("*") if path.is_file() and b"pass-9f3a" in path.read_bytes()]
+    assert "pass-9f3a" not in done.stdout + done.stderr
 
 
 def test_make_reads_the_outputs_of_a_stack_that_it_did_not_create(checkout, team):

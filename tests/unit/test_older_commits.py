@@ -9,12 +9,6 @@ import pytest
 from tools import older_commits
 
 
-def test_an_older_commit_gets_nothing_of_this_checkout_from_the_environment():
-    ours = f"{older_commits.ROOT}/.busbar/bin"
-    given = {"PATH": f"{ours}:/usr/bin:/bin", "BUSBAR_ROOT": "x", "PULUMI_BACKEND_URL": "x", "MAKEFLAGS": "x", "HOME": "/root"}
-    assert older_commits.environment(given) == {"PATH": "/usr/bin:/bin", "HOME": "/root"}
-
-
 def test_rounds_alternate_in_direction_and_every_cluster_is_destroyed_before_the_next(monkeypatch):
     ran = []
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.plain_environment import plain
+
 ROOT = Path(__file__).parents[2]
 PLAIN = "/usr/bin:/bin:/usr/sbin:/sbin"
 
@@ -96,9 +98,13 @@ def test_genuine_plugins_win_over_the_stand_ins_wherever_the_genuine_plugins_are
 
 
 def test_a_second_setup_does_nothing():
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
     found = subprocess.run(
-        [str(ROOT / "tools" / "setup"), "python"], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [str(ROOT / "tools" / "setup"), "python"],
+        env=plain(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert found.returncode == 0
     assert "Python packages are as locked" in found.stderr
@@ -123,11 +129,10 @@ def test_a_setup_that_lacks_something_waits_for_another_setup_and_checks_again(c
 
 def test_a_setup_that_lacks_nothing_does_not_wait_for_another_setup(tmp_path):
     (tmp_path / "busbar").mkdir()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
     with (tmp_path / "busbar" / "setup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = subprocess.run(
-            [str(ROOT / "tools" / "setup"), "python"], env=environment | {"XDG_CACHE_HOME": str(tmp_path)},
+            [str(ROOT / "tools" / "setup"), "python"], env=plain(os.environ) | {"XDG_CACHE_HOME": str(tmp_path)},
             capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
     assert "Python packages are as locked" in found.stderr
