@@ -44,6 +44,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
     return controller.install(
         scheduler,
         sets,
+        allowed=wanted.allow_replace,
         address=login.private_address,
         cloud=pulumi.Output.from_input(cloud),
         user=wanted.family.login,

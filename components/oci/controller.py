@@ -103,6 +103,7 @@ def started(  # noqa: PLR0913 - each part of a cluster is an argument
     return controller.install(
         scheduler,
         sets,
+        allowed=wanted.allow_replace,
         address=login.private_address,
         cloud=cloud,
         user=pools[0].wanted.family.login,

@@ -110,6 +110,7 @@ class Controller(pulumi.ComponentResource):
         wanted: Scheduler,
         sets: Sequence[DynamicSet],
         *,
+        allowed: int,
         address: pulumi.Output[str],
         cloud: pulumi.Output[dict[str, Any]],
         user: str,
@@ -123,6 +124,7 @@ class Controller(pulumi.ComponentResource):
         Args:
             wanted: Slurm's settings, such as its timers.
             sets: the cluster's nodes; the queue of the first set is the default queue.
+            allowed: how many nodes on which jobs run an update may remove.
             address: address at which the nodes reach the controller.
             cloud: settings of the cloud's module of `scheduler.elastic`, without the cloud's name.
             user: login user on the nodes.
@@ -142,7 +144,9 @@ class Controller(pulumi.ComponentResource):
                 *(pulumi.Output.all(machine=one.machine, id=one.id, address=one.address) for one in logins)
             ).apply(lambda found: {its["machine"].name: [its["id"], its["address"]] for its in found}),
         )
-        text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
+        text = known.apply(
+            lambda its: self._document(wanted, sets, allowed=allowed, user=user, home=home, shared=shared, **its)
+        )
         # This Command exists before Slurm can start a machine: wherever an update ends, the stack has a resource whose deletion
         # terminates all machines. The Command's inputs do not depend on the cluster, so the Command is never replaced. A
         # replacement would delete the Command, and its deletion would end running jobs.
@@ -163,6 +167,7 @@ class Controller(pulumi.ComponentResource):
         wanted: Scheduler,
         sets: Sequence[DynamicSet],
         *,
+        allowed: int,
         user: str,
         home: str,
         shared: str,
@@ -199,6 +204,7 @@ class Controller(pulumi.ComponentResource):
             "units": {"slurmctld.service": units.units(address)["slurmctld.service"]},
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
+            "allowed": [f"{self._cloud}.allowReplace", allowed],
         }
         if logins:
             document["logins"] = logins

@@ -420,9 +420,10 @@ class Oci(Model):
     allow_replace: AllowReplace = Field(
         default=0,
         description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
-        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. Also the "
-        "number of nodes that Slurm started and that a new login node may terminate. Remove this key afterwards. With "
-        "`preflight: false` only nodes that Slurm started are counted, and only by an update.",
+        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. The "
+        "same number limits separately how many nodes that Slurm started an update may terminate: all of them if the login "
+        "node is replaced, and otherwise removed nodes on which jobs run. Remove this key afterwards. With `preflight: false` "
+        "only nodes that Slurm started are counted, and only by an update.",
         examples=[2],
     )
     preflight: bool = Field(

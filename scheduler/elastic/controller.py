@@ -11,7 +11,8 @@ import sys
 from typing import Any, Dict
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import http_client, join, places, settings, work
+from scheduler.elastic import http_client, join, places, removed_nodes, settings, work
+from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State
 from scheduler.users import controller_setup
 
@@ -69,8 +70,11 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
 def install(text: str, own: str) -> None:
     """Write the contents of the JSON `text` (`files` and `units` by name, `settings`, `shared`), and start the daemons.
 
+    Exits with a message, before anything is written, if nodes on which jobs run would be removed and `allowed` is too small.
+
     Args:
         text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own.
+            `allowed` has the key that allows terminations, as users type it, and its value.
             `logins`, `accounting` and `users` are optional: `logins` has id and address of each login node except this machine,
             by name; `accounting` is the result of `scheduler.accounting.document`; `users` is the argument of
             `scheduler.users.controller_setup.set_up`.
@@ -79,13 +83,18 @@ def install(text: str, own: str) -> None:
     given = json.loads(text)
     if "plugstack.conf" in given["files"] and not os.path.exists(plugins.PYXIS):
         sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it, srun would start nothing")
+    wanted = settings.read(given["settings"])
+    state = State.load(os.path.join(settings.FOLDER, "state.json"))
+    refused = removed_nodes.refusal(state, wanted, Slurm().states, *given["allowed"])
+    if refused:
+        sys.exit(refused)
     with open(own, "rb") as source:
         node_setup.put(programs.ARCHIVE, source.read(), 0o755, "root")
     for path, body in programs.wrappers().items():
         node_setup.put(path, body.encode(), 0o755, "root")
-    wanted = os.path.join(settings.FOLDER, "wanted")
-    os.makedirs(wanted, mode=0o755, exist_ok=True)
-    node_setup.give(wanted, "slurm")
+    spool = os.path.join(settings.FOLDER, "wanted")
+    os.makedirs(spool, mode=0o755, exist_ok=True)
+    node_setup.give(spool, "slurm")
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
     os.makedirs(given["shared"], mode=0o755, exist_ok=True)
     node_setup.give(given["shared"], given["settings"]["join"]["user"])
@@ -94,8 +103,7 @@ def install(text: str, own: str) -> None:
         os.unlink(closed)
     if places.NAME in given["files"]:
         # Include the places of running machines: without them the file would change, and Slurm would be restarted.
-        state = State.load(os.path.join(settings.FOLDER, "state.json"))
-        given["files"][places.NAME] = places.conf(settings.load().sets, state)
+        given["files"][places.NAME] = places.conf(wanted.sets, state)
     node = dict(_PLACES, key="", files=given["files"])
     if given.get("accounting"):
         node_setup.set_up(dict(node, units={}))  # starts munge, which the database needs; slurmctld needs the database

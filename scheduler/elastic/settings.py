@@ -70,7 +70,11 @@ class Settings(NamedTuple):
 def load(path: str = CONFIGURATION) -> Settings:
     """Return the configuration that the update wrote."""
     with open(path, encoding="utf-8") as source:
-        given = json.load(source)
+        return read(json.load(source))
+
+
+def read(given: Dict[str, Any]) -> Settings:
+    """Return the settings in the content of the configuration file."""
     sets = {key: LaunchSet(**one) for key, one in given["sets"].items()}
     static = {node: (machine, address) for node, (machine, address) in given["static"].items()}
     return Settings(sets, given["cloud"], given["join"], static)

@@ -16,6 +16,9 @@ import pytest
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
 from scheduler.elastic import controller, join, settings, work
 from scheduler.elastic.http_client import Answer
+from scheduler.elastic.settings import LaunchSet
+from scheduler.elastic.slurm import NodeState, Slurm, SlurmError
+from scheduler.elastic.state import Batch, State
 from scheduler.users import controller_setup
 
 FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None, "running": {}}
@@ -88,8 +91,9 @@ def document(machine: Path, **changes: Any) -> str:
     found = {
         "files": {"slurm.conf": f"{slurm_conf.MARK}\n"},
         "units": {"slurmctld.service": "[Unit]\n"},
-        "settings": {"join": {"user": "opc"}},
+        "settings": {"sets": {}, "cloud": {}, "join": {"user": "opc"}, "static": {}},
         "shared": str(machine / "shared"),
+        "allowed": ["aws.allowReplace", 0],
     }
     return json.dumps(found | changes)
 
@@ -124,6 +128,61 @@ def test_nothing_is_installed_on_a_login_node_without_the_plugin_that_slurm_woul
     (machine / "spank_pyxis.so").touch()
     controller.install(given, str(machine / "own.pyz"))
     assert (machine / "slurm" / "plugstack.conf").exists()
+
+
+@pytest.fixture
+def jobs(machine, monkeypatch) -> dict[str, NodeState]:
+    """Slurm's nodes and their states; nodes 1 to 4 of the set gpu/p5 have machines."""
+    Path(settings.FOLDER).mkdir()
+    (machine / "own.pyz").write_bytes(b"zip")
+    state = State.load(str(Path(settings.FOLDER) / "state.json"))
+    state.batches["a1"] = Batch("a1", "gpu/p5", "", [f"gpu-dy-p5-{at}" for at in range(1, 5)], 0)
+    state.save()
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    known: dict[str, NodeState] = {}
+    monkeypatch.setattr(Slurm, "states", lambda _: known)
+    return known
+
+
+def shrunk(machine: Path, dynamic: int, allowed: int = 0) -> str:
+    sets = {"gpu/p5": LaunchSet("gpu", "p5", dynamic, 60, {})._asdict()}
+    given = {"sets": sets, "cloud": {}, "join": {"user": "opc"}, "static": {}}
+    return document(machine, settings=given, allowed=["aws.allowReplace", allowed])
+
+
+def test_the_removal_of_nodes_on_which_jobs_run_is_refused_before_anything_is_written(machine, jobs):
+    for node, flag in (("gpu-dy-p5-1", "ALLOCATED"), ("gpu-dy-p5-3", "IDLE"), ("gpu-dy-p5-4", "MIXED")):
+        jobs[node] = NodeState(frozenset({flag, "CLOUD"}), "")
+    with pytest.raises(SystemExit) as refused:
+        controller.install(shrunk(machine, 2), str(machine / "own.pyz"))
+    assert str(refused.value) == (
+        "aws.allowReplace is 0, and the stack file no longer has these nodes, on which jobs run: gpu-dy-p5-4. Their machines "
+        "would be terminated, and the jobs would end. Set aws.allowReplace to 1 to allow this, wait until the jobs have ended, "
+        "or undo the change"
+    )
+    assert not Path(settings.CONFIGURATION).exists()
+    controller.install(shrunk(machine, 2, allowed=1), str(machine / "own.pyz"))
+    assert Path(settings.CONFIGURATION).exists()
+
+
+def test_nodes_without_jobs_may_be_removed(machine, jobs):
+    jobs["gpu-dy-p5-1"] = NodeState(frozenset({"ALLOCATED"}), "")
+    jobs["gpu-dy-p5-4"] = NodeState(frozenset({"IDLE"}), "")
+    controller.install(shrunk(machine, 2), str(machine / "own.pyz"))
+    assert Path(settings.CONFIGURATION).exists()
+
+
+def test_if_slurm_does_not_answer_every_removed_node_counts_as_a_node_on_which_jobs_run(machine, jobs, monkeypatch):
+    def silent(_: Slurm) -> dict[str, NodeState]:
+        raise SlurmError("no answer")
+
+    monkeypatch.setattr(Slurm, "states", silent)
+    with pytest.raises(SystemExit) as refused:
+        controller.install(document(machine), str(machine / "own.pyz"))
+    said = str(refused.value)
+    assert "these nodes, on which jobs may run (Slurm does not answer: no answer): gpu-dy-p5-1, gpu-dy-p5-2, " in said
+    controller.install(shrunk(machine, 4), str(machine / "own.pyz"))
+    assert not jobs
 
 
 def test_nodes_start_again_after_an_update_that_follows_an_unfinished_destroy(machine, monkeypatch):
