@@ -51,7 +51,7 @@ def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: st
         for key, mount in mounts.items():
             if overlap(mount, own) and not (mount == "/home" and key == homes):
                 what = f"is {mount}, which overlaps {own}, the folder with the keys for logging in to nodes"
-                yield key, f"{what}; mount this file system elsewhere, or mount home at /home"
+                yield key, f"{what}; mount this file system {'at /home, or ' if key == homes else ''}elsewhere"
 
 
 def overlap(one: str, other: str) -> bool:

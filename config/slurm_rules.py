@@ -147,8 +147,8 @@ class Side(NamedTuple):
         path: the key that names the rules.
         said: beginning of a refusal that says what the rules block.
         peers: the groups and networks by which the other side's rules name these machines.
-        lets: a function of peers, a direction (True: out) and a port. It tells whether the rules allow TCP to that port, out to
-            one of the peers or in from one of the peers.
+        lets: a function of the other side's `peers`, a direction (True: out) and a port. It tells whether the rules allow TCP
+            to that port, out to one of these peers or in from one of them.
         edges: the ports at which the answer of `lets` may change: for each range of ports in the rules, the first port of the
             range, and the first port after the range.
     """

@@ -1,4 +1,4 @@
-"""Merges changes into a stack file, nested groups included, for tests and figures."""
+"""Merges changes into a stack file, nested groups included; used by tests and by the scripts that measure times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT = object()
 
 
 def merged(base: Any, changes: Any) -> Any:
-    """Return `base` with `changes`: maps are merged by key, lists of maps by entry, and everything else is replaced."""
+    """Return `base` with `changes`: maps are merged by key, lists of maps by position, and everything else is replaced."""
     if isinstance(base, dict) and isinstance(changes, dict):
         return base | {key: merged(base.get(key), value) for key, value in changes.items()}
     if _of_maps(base) and _of_maps(changes):

@@ -36,7 +36,7 @@ def aws(running: dict[str, dict[str, str]], *, preview: bool = False, **changes:
 
 @pytest.fixture
 def account(monkeypatch):
-    """The cluster networks and the instances that the account reports, each with its answers' key."""
+    """The lists that the account returns: its cluster networks and its instances, under the names of the answers' fields."""
     found: dict[str, list[dict[str, Any]]] = {"clusterNetworks": [], "instances": []}
     genuine = Engine.call
 

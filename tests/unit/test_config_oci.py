@@ -119,6 +119,7 @@ def on_demand(**fields: Any) -> dict[str, Any]:
     return found | pool(**{**own, **fields})
 
 
+KEYS = "/home/opc, the folder with the keys for logging in to nodes"
 #: Rule -> its cases: changes that break the rule, and the beginning of the sentence.
 CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "ssh-sources": [
@@ -363,8 +364,14 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither folder may hide the other",
         ),
         (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, but the nodes have their own folder /mnt/"),
-        (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, which overlaps /home/opc, the folder with"),
-        (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, which overlaps /home/opc, the folder"),
+        (
+            storage(lustre={"mount": "/home"}),
+            f"oci.storage.lustre.mount is /home, which overlaps {KEYS}; mount this file system elsewhere",
+        ),
+        (
+            storage(home={"mount": "/home/opc"}),
+            f"oci.storage.home.mount is /home/opc, which overlaps {KEYS}; mount this file system at /home, or elsewhere",
+        ),
     ],
 }
 

@@ -267,7 +267,7 @@ def test_a_command_that_fails_in_a_running_pod_ends_the_program_with_the_exit_st
     assert found.value.code == 3
 
 
-def test_a_program_without_a_json_request_fails_with_the_reason_if_its_pod_is_gone(cluster, monkeypatch):
+def test_a_python_program_on_standard_input_fails_with_the_reason_if_the_pod_that_should_run_it_is_gone(cluster, monkeypatch):
     cluster.pods = []
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"print(1)\n")))
     with pytest.raises(SystemExit, match="the pod on gpu0 is gone"):
