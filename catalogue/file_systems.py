@@ -17,11 +17,10 @@ _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 
 
 def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the key of each mount point that is no plain path or would hide a folder, and the reason.
+    """Yield the key of each mount point where nothing may be mounted, and the reason: a sentence without its subject.
 
-    The reason is a sentence without its subject.
-
-    `mounts` are mount points by key; `taken` are folders that the machines use themselves.
+    That is a mount point that is no plain path, or that overlaps a folder of the system, a folder in `taken` or another mount
+    point. `mounts` are mount points by key; `taken` are folders that the machines use themselves.
     """
     seen: dict[str, str] = {}
     for key, mount in mounts.items():
@@ -39,12 +38,12 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
 
 
 def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: str) -> Iterator[tuple[str, str]]:
-    """Yield the key of each mount point that would hide the home folder of a user in `logins`, and the reason.
+    """Yield the key of each mount point that overlaps the home folder of a user in `logins`, and the reason.
 
     The reason is a sentence without its subject.
 
-    The mount with the key `homes` may be at /home and so share all home folders, because first boot keeps the login user's own
-    home.
+    The mount with the key `homes` may be at /home and so share all home folders, because first boot keeps the login user's keys
+    on the machine's own disk.
     """
     for login in logins:
         own = f"/home/{login}"

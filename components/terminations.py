@@ -1,6 +1,7 @@
 """Reports the machines that an update would terminate, and refuses to replace more machines than the stack file allows.
 
-Only AWS uses this module. OCI has two rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
+For nodes that the update itself created, only AWS uses this module: OCI has two rules instead, `machines-end` and
+`machines-ending` (config/oci/rules_pools.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of a Slurm cluster that the rules of OCI and AWS share; refusals name an entry of machines by its path."""
+"""Checks of a Slurm cluster for the rules of OCI and AWS; refusals name an entry of machines by its path."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def shared_login(where: str, slurm: Scheduler | None, shared: bool) -> Iterator[
 
 
 def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield a test job that no entry can run, or that has no fabric to measure."""
+    """Yield a number of nodes for the test job that no entry has, or that has no fabric to measure."""
     if slurm is None:
         return
     most = max((one.dynamic for one in entries), default=0)
@@ -110,8 +110,8 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
         elif one.running:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, but {one.path}.{one.static} is {one.running}; the test of new machines uses the program that the "
-                "test job builds, and with static nodes there is no test job",
+                f"is true, but {one.path}.{one.static} is {one.running}; the test of new machines is installed with the test "
+                "job, and a stack that measures static nodes has no test job: leave entryTest out",
             )
 
 
@@ -144,7 +144,7 @@ class Side(NamedTuple):
     """Machines that existing security rules protect: the controller and the login nodes together, or the GPU nodes.
 
     Attributes:
-        path: the key that names the rules.
+        path: the key whose value is the id of what has the rules: a security group, or a subnet with security lists.
         said: beginning of a refusal that says what the rules block.
         peers: the groups and networks by which the other side's rules name these machines.
         lets: a function of the other side's `peers`, a direction (True: out) and a port. It tells whether the rules allow TCP
@@ -224,10 +224,10 @@ def queue_name(path: str, name: str) -> Iterator[Breach]:
 
 
 def software(login: str, family: str, packages: SlurmPackages | None) -> Iterator[Breach]:
-    """Yield an image family of the login node, set by the key `login`, for which there is no package of Slurm."""
+    """Yield the login node's image family, set by the key `login`, if there is no package of Slurm 22.05 or later for it."""
     if packages is None:
         yield Breach(login, f"is {family}, for which there is no package of Slurm 22.05 or later; take {_ABLE[login[:3]]}")
 
 
-#: Image families with packages of Slurm, by cloud.
+#: Image families for which there is such a package, by cloud.
 _ABLE = {"oci": "ol9 or ubuntu2404", "aws": "ubuntu2404"}

@@ -209,6 +209,7 @@ class World:
             "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]},
             "settings": {"sets": {}, "cloud": {}, "join": {"user": "root"}, "static": {}},
             "shared": f"{HOME}/.busbar",
+            "allowed": ["oci.allowReplace", 0],
             "accounting": accounting.document(self.slurm, MARK),
             "users": {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"},
         }

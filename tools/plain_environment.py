@@ -1,4 +1,4 @@
-"""Removes what tools/env and make have added to an environment, for commands in another checkout or as another user."""
+"""Removes from an environment what concerns this checkout, for commands in another checkout or as another user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges changes into a stack file, nested groups included; used by tests and by the scripts that measure times."""
+"""Merges changes into the contents of a stack file, nested groups included."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Prints a node's devices and counters as JSON; every node runs this module through `python3 - [FOLDER]`.
 
-The JSON lists every interface, RDMA device and counter of the node. FOLDER is created for NCCL's log files. `--harvest FOLDER`
-reads from these files which transport NCCL used, deletes the folder, and lists only the counters, because a query to a driver
-takes up to a second.
+The JSON lists every GPU, interface, RDMA device and counter of the node. FOLDER is created for the log files that NCCL will
+write. After NCCL has run, `--harvest FOLDER` reads from the log files which transport NCCL used, and deletes the folder. Its
+JSON has the counters but not the GPUs: to ask their driver takes up to a second.
 """
 
 import json
@@ -26,8 +26,9 @@ _SAID = (
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
-    # NCCL logs this line for a channel in which switches may reduce (transport/coll_net.cc). Before NCCL 2.8, the line has
-    # "Coll" instead of "CollNet". There is no such line if the plugin supports reduction in switches but does not use it.
+    # NCCL logs this line for each channel that it sets up for reduction in the switches (transport/coll_net.cc). If NCCL sets
+    # up no such channel, there is no such line, even if its plugin supports this reduction. Before NCCL 2.8, the line has
+    # "Coll" instead of "CollNet".
     ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )

@@ -1,4 +1,4 @@
-"""Stage `schedule`: the runner sets up a Slurm cluster on the nodes, with the head node as its controller."""
+"""Stage `schedule`: the runner sets up a Slurm cluster. All nodes run jobs, and the head node is also the controller."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ RIGHT = "read compute-management-family and inspect instances in the compartment
 
 
 async def started_by_slurm(wanted: Oci) -> Started:
-    """Return the machines that Slurm started: by pool, and those that were started before `oci.name` changed.
+    """Return the machines that Slurm started: by cluster network, and those that were started before `oci.name` changed.
 
     Stacks of other projects may have this stack's name, so machines with another `oci.name` count only if this stack's state
-    has a login node with that `oci.name`.
+    has an instance, such as its login node, that was created with that `oci.name`.
     """
     found = await asked("getClusterNetworks", core.GetClusterNetworksResult, compartmentId=wanted.compartment)
     networks = living(found.cluster_networks or (), mine=slurms_stack())
@@ -38,7 +38,7 @@ async def started_by_slurm(wanted: Oci) -> Started:
 
 
 async def _names_before(wanted: Oci) -> frozenset[str]:
-    """Return the values of `oci.name`, other than the present one, on login nodes in this stack's state."""
+    """Return the values of `oci.name`, other than the present one, with which instances in this stack's state were created."""
     found = await asked("getInstances", core.GetInstancesResult, compartmentId=wanted.compartment)
     logins = [one for one in living(found.instances or ()) if one.freeform_tags.get(OWNER) != wanted.name]
     known = await asyncio.to_thread(ids_in_state) if logins else frozenset()

@@ -1,8 +1,9 @@
 """Refuses a new login node that would terminate machines that Slurm started, until the stack file allows their number.
 
-With Slurm, the login node is the controller. A new controller does not know the jobs of the old controller, and terminates all
-machines that the old controller launched. If the stack file no longer has `slurm`, the update terminates these machines, too.
-So before the engine creates the login node, in a preview and in an update, the program asks the account for these machines.
+With Slurm, the login node is the controller: programs on it launch and terminate machines. A new controller does not know the
+jobs of the old controller, and terminates all machines that the old controller launched. If the stack file no longer has
+`slurm`, the update terminates these machines, too. So before the engine creates the login node, the program asks the account
+for these machines: in an update, and with `preflight` in a preview.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class Started:
 def asks_first(  # noqa: PLR0913 - each argument depends on the cloud
     name: str, target: str, allowed: int, find: Callable[[], Awaitable[Started]], *, right: str, preflight: bool
 ) -> pulumi.ResourceHook:
-    """Return the hook that refuses to create the login node `name` while `find` returns more machines than `allowed`.
+    """Return the hook that refuses to create the login node `name` while it would terminate more machines than `allowed`.
 
-    An update always queries the account; a preview does so only if `preflight` is true.
+    The hook also refuses while machines run that a new controller would not find, and if `find` fails. An update always queries
+    the account; a preview does so only if `preflight` is true.
 
     Args:
         name: the login node's name in the engine.

@@ -190,7 +190,7 @@ def test_a_preview_that_replaces_a_machine_shows_the_price_and_is_refused_unless
     assert "aws.allowReplace is 0, and 1 running machines would be terminated by this update" in str(refused.value)
     assert "(1 x p5.48xlarge of gpu-p5, 55.04 USD an hour by list price: i-1 (10.1.0.19))" in str(refused.value)
     program(nodes(static=3) | {"allowReplace": 1}, running=running, preview=True)
-    assert [text for text in told if "replaces 1 machines, as aws.allowReplace allows" in text]
+    assert [text for text in told if "terminates 1 machines, as aws.allowReplace allows" in text]
 
 
 def test_machines_of_a_removed_or_renamed_queue_count_as_terminated():

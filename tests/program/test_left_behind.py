@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 from types import SimpleNamespace
@@ -12,13 +11,13 @@ import pulumi
 import pytest
 from aws_program import PROFILE, nodes, program, ran
 from conftest import HOOKS, Engine, run_program
+from created import URN, asked
 from dev_stack import LINES
 
 from components import left_behind
 from components.oci.tagged_machines import networks_named
 from tools import take_in
 
-URN = "urn:pulumi:dev::busbar::busbar:oci:Pool$oci:Core/clusterNetwork:ClusterNetwork::cluster-pool-gpu-nodes"
 #: A cluster network with the name and the tags that the program sets, as the first test checks.
 NETWORK = {
     "id": "ocid1.clusternetwork.oc1..lost",
@@ -27,11 +26,6 @@ NETWORK = {
     "timeCreated": "2026-11-24",
     "freeformTags": {"busbar-stack": "dev"},
 }
-
-
-def asked(hook: pulumi.ResourceHook) -> None:
-    """Call a hook as the engine does before it creates the resource of the hook."""
-    asyncio.get_event_loop().run_until_complete(hook(pulumi.ResourceHookArgs(URN, "", "nodes", "type")))  # type: ignore[arg-type]
 
 
 @pytest.fixture

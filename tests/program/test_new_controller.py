@@ -8,9 +8,9 @@ import pulumi
 import pytest
 from aws_program import nodes, program
 from conftest import HOOKS, Engine
-from test_left_behind import asked
-from test_on_demand import POOL
-from test_on_demand import program as oci
+from created import asked
+from on_demand_stack import POOL
+from on_demand_stack import program as oci
 
 from components.oci import slurms_machines
 
@@ -85,7 +85,7 @@ def test_nodes_of_a_type_that_the_stack_file_no_longer_has_count_too():
         asked(HOOKS[HOOK])
 
 
-def test_machines_of_another_stack_and_the_stacks_own_nodes_prevent_no_new_controller():
+def test_machines_that_slurm_started_for_another_stack_prevent_no_new_controller():
     aws(started(**{"busbar:stack": "organization/busbar/second/slurm"}))
     asked(HOOKS[HOOK])
 

@@ -115,7 +115,7 @@ def test_no_private_key_and_no_path_of_an_ssh_agent_is_in_the_state_or_in_the_pr
 def test_a_preview_predicts_the_bandwidth_and_shows_the_warnings_of_the_rules(built):
     found = built[0].preview(**merged(merged(STORY, nodes(placement="none")), {"aws": {"allowReplace": 2}}))
     assert found.status == 0, found
-    assert "replaces 2 machines, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
+    assert "terminates 2 machines, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
     assert "2 x p5.48xlarge, to be rented and measured, rehearsed at 1/4000:" in found.text
     assert "  wire:     0.1 GB/s of all_reduce busbw\n" in found.text
     assert "aws.queues[0].machines[0].placement is none, although EFA is on" in found.text

@@ -263,7 +263,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             on_demand(nodes=2) | {"slurm": {"entryTest": True}},
-            "oci.slurm.entryTest is true, but oci.pools[0].nodes is 2; the test of new machines uses the",
+            "oci.slurm.entryTest is true, but oci.pools[0].nodes is 2; the test of new machines is installed",
         ),
         (
             on_demand(clusterNetwork=False) | {"slurm": {"entryTest": True}},

@@ -179,6 +179,7 @@ MAY = {
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on running hosts.
     "tools/stage.py": {
+        "tools.plain_environment",
         "rehearsal.world",
         "rehearsal.host",
         "tools.stack_changes",

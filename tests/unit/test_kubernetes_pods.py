@@ -1,4 +1,4 @@
-"""First contact with pods, and commands in pods: each fault and each lost pod is reported in a sentence with the reason."""
+"""Contact with running pods, and commands in pods: each fault and each lost pod is reported in a sentence with the reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refused(**changes: Any) -> str:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_of_its_rdma_devices_a_pod_reports_only_those_of_rails(capsys):
+def test_of_a_pods_rdma_devices_only_those_of_rails_are_reported(capsys):
     kubernetes_contact.main(NODES, CONTACT)
     line = json.loads(capsys.readouterr().out)
     assert (line["count"], line["host_key"], line["fronts"]) == (2, "ssh-ed25519 AAAA", ["eth0"])
@@ -64,7 +64,9 @@ def test_the_program_that_reaches_other_pods_is_written_to_every_pod_and_tried_i
     kubernetes_contact.main(NODES, CONTACT)
     inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
     written = {words[2] for words in cluster.calls if words[0] == "exec" and "/busbar/in-pod.part" in words[-1]}
-    assert written == {"busbar-ranks-0-x", "busbar-ranks-1-x"}, "Open MPI's daemons look for in-pod in every pod"
+    assert written == {"busbar-ranks-0-x", "busbar-ranks-1-x"}, (
+        "Open MPI's daemon exits in a pod without in-pod, although only the first pod uses it"
+    )
     assert not [text for text in inside if "/busbar/kubectl.part" in text], "the image already has a kubectl that runs"
     assert inside[-1] == "/busbar/in-pod 10.244.1.7 true || echo 10.244.1.7"
 

@@ -1,4 +1,4 @@
-"""Every limit is tested from both sides, one limit at a time; a measurement that lacks a judged part does not pass."""
+"""Limits are tested from both sides, one at a time; without a judged part, the verdict is unknown or short, never pass."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
     return found
 
 
-# Limits of the gate
+# Limits of the measured numbers
 
 
 @pytest.mark.parametrize(("size_bytes", "share"), [(8, 0.31), (1 * MIB, 0.6), (64 * MIB, 1.0)])
@@ -225,8 +225,9 @@ SHOWN = (
     r"steps\.spread\.(rows|ranks|hosts|problems|program)\b.*",
     r"transport\.(hcas|netdevs|events|network)\b.*",
 )
-#: Parts whose absence does not weaken a pass: byte counters prove the transport without NCCL's log, and the log proves the
-#: transport without counters; an interface that is not a rail proves nothing; a run without a scale ran on real machines.
+#: Parts whose absence does not weaken a pass. For two nodes, the rails' byte counters prove the transport without NCCL's log,
+#: and an interface that is not a rail proves nothing. For one server, NVLink's counters prove the transport without the log,
+#: and the log proves it without the counters. A line without a scale is the line of real machines.
 ELSE_PROVEN = {
     "two nodes": (r"transport\.(said|nvlink_tx_bytes)\b.*", r"transport\.tx_bytes\.inst-\d\.eth0"),
     "one server": (r"rehearsal", r"transport\.(tx_bytes|said|nvlink_tx_bytes)\b.*"),
