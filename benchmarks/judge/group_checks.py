@@ -47,8 +47,8 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
 def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]]:
     """Return the groups that are judged, and a name for each group; groups of GPUs that share a rail are merged into one.
 
-    Two GPUs may split their rail 55 to 45 although both are healthy. If the line lists only the slowest groups, no groups
-    are merged.
+    Two GPUs may split their rail 55 to 45 although both are healthy. If `found` has only the slowest groups, no groups are
+    merged.
     """
     shape = asked.shape
     if step.stage == NODE:

@@ -48,8 +48,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
     Args:
         plan: its first collective at its largest size decides.
-        shape: each of its links (rails, NVLink or PCIe) can have a limit, and the lowest limit applies. For the slowest link, a
-            limit must be published.
+        shape: each kind of its links (rails, NVLink, PCIe) may have a limit, and the lowest limit applies. If no limit is
+            published for the slowest kind, the gate has no limit.
         nodes: number of machines. The ring's ceiling applies to any number of machines. On fewer than 4 machines, the plan
             forces the ring unless the stack sets NCCL_ALGO.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as a message

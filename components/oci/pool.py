@@ -42,7 +42,7 @@ class Pool(pulumi.ComponentResource):
 
     Creates: instance configuration; cluster network, if there are nodes.
     Outputs: `configuration`; `made`, the running nodes. After an update, it is an error if more or fewer nodes run than
-    configured: the vendor bills the running nodes, but the ring needs exactly the configured number.
+    configured: the vendor bills the nodes that run, and the measurement's limits apply to the configured number.
     """
 
     made: pulumi.Output[NodeSet]
