@@ -50,8 +50,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
         plan: its first collective at its largest size decides.
         shape: each kind of its links (rails, NVLink, PCIe) may have a limit, and the lowest limit applies. If no limit is
             published for the slowest kind, the gate has no limit.
-        nodes: number of machines. The ring's ceiling applies to any number of machines. On fewer than 4 machines, the plan
-            forces the ring unless the stack sets NCCL_ALGO.
+        nodes: number of machines. The ring's ceiling applies to any number of machines. On one, two or three machines, the
+            plan forces the ring unless the stack sets NCCL_ALGO.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as a message
             of 4 GiB over real rails, so sizes count as multiplied by the scale.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.
@@ -110,7 +110,7 @@ def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate
     own = limit.busbw_gb_s / scale
     notes = []
     if bound is not None and own > bound:
-        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: no fabric reaches it")
+        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: no ring reaches it")
     if bound is not None and own < _LAX * bound:
         notes.append(f"the limit of {own:.4g} GB/s is below half the ceiling of {bound:.4g} GB/s: half a fabric would pass")
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""

@@ -1,8 +1,8 @@
 """Prints a node's devices and counters as JSON; every node runs this module through `python3 - [FOLDER]`.
 
-The JSON lists every GPU, interface, RDMA device and counter of the node. FOLDER is created for the log files that NCCL will
-write. After NCCL has run, `--harvest FOLDER` reads from the log files which transport NCCL used, and deletes the folder. Its
-JSON has the counters but not the GPUs: to ask their driver takes up to a second.
+The JSON lists the GPUs, interfaces and RDMA devices of the node, with their counters of bytes and of errors. FOLDER is created
+for the log files that NCCL will write. After NCCL has run, `--harvest FOLDER` reads from the log files which transport NCCL
+used, and deletes the folder. The JSON of `--harvest` has this transport and the counters, but not the GPUs.
 """
 
 import json
@@ -17,17 +17,17 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-#: Lines that NCCL logs with NCCL_DEBUG=INFO, by the key under which the lines are kept.
+#: Lines of levels INFO and WARN in NCCL's log, each after the key under which its texts are kept.
 _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
-    # NCCL's graph/topo.cc and transport/net.cc: a channel's line ends in /GDRDMA if the HCA accesses the GPU's memory directly.
+    # NCCL's graph/topo.cc and transport/net.cc: a channel's line contains /GDRDMA if the HCA accesses the GPU's memory directly.
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
     # NCCL logs this line for each channel that it sets up for reduction in the switches (transport/coll_net.cc). If NCCL sets
-    # up no such channel, there is no such line, even if its plugin supports this reduction. Before NCCL 2.8, the line has
+    # up no such channel, there is no such line, even if its plugin supports this reduction. Before NCCL 2.9, the line has
     # "Coll" instead of "CollNet".
     ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
@@ -90,8 +90,8 @@ def counters() -> Dict[str, Any]:
 def busy(used: List[List[str]]) -> List[str]:
     """Return a sentence for each process that computes on a GPU of this node or, if no process is visible, for each busy GPU.
 
-    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not visible,
-    but its memory is counted. An MPS server does not count as a process that computes, because an MPS server may be idle.
+    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. If this module runs in a container, a process outside
+    of it is not visible, but its memory is counted. An MPS server does not count as a process that computes, because an MPS server may be idle.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"

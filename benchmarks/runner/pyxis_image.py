@@ -1,7 +1,7 @@
 """Prepares a container image for the ranks of a Slurm job: imports the image once, and checks its file on every node.
 
 Pyxis unpacks the image on each node when the job's first step starts there, and removes the unpacked image when the job ends.
-As with other runtimes, an image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
+As with enroot and containerd, the image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
 """
 
 import os

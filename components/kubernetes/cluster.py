@@ -81,7 +81,7 @@ class KubernetesCluster(pulumi.ComponentResource):
 
 
 def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str, str], measure: Measure) -> dict[str, Any]:
-    """Return the arguments that the program `kubernetes_objects` gets in addition to the arguments of every program."""
+    """Return the arguments that the program `kubernetes_objects` gets in addition to those in `Pods.ask`."""
     return {
         "server": wanted.server,
         "nodes": list(wanted.nodes),

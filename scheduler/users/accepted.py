@@ -1,4 +1,4 @@
-"""Checks names, ids, shells and SSH keys of users and groups; each function returns the reason for a refusal, or nothing."""
+"""Checks names, ids and SSH keys of users and groups; each function returns the reason for a refusal, or nothing."""
 
 import base64
 import binascii
@@ -18,7 +18,7 @@ _KEY_TYPES = re.compile(
 
 
 def refused_name(name: str) -> str:
-    """Return why Linux or LDAP refuses `name` for a user or group; empty if both accept it."""
+    """Return why a user or group cannot have the name `name`; empty if it can."""
     if not _NAME.match(name):
         return "a name has 1 to 32 lower-case letters, digits, - and _, and begins with a letter or _"
     return ""
@@ -42,13 +42,15 @@ def refused_full_name(text: str) -> str:
 
 def public_keys(text: str) -> Tuple[List[str], str]:
     """Return the public keys in a text, one per line, and why the text is refused (empty if it is accepted)."""
-    lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
+    numbered = enumerate(text.replace("\r\n", "\n").split("\n"), 1)
+    lines = [(number, line.strip()) for number, line in numbered if line.strip() and not line.startswith("#")]
     if "PRIVATE KEY-----" in text:
         return [], "this is a private key, which nobody else may have; give the file whose name ends with .pub"
     if not lines:
         return [], "the text contains no public key"
-    bad = next((number for number, line in enumerate(lines, 1) if not _is_key(line)), 0)
-    return ([], f"line {bad} is no public key such as `ssh-ed25519 AAAA... name`") if bad else (lines, "")
+    bad = next((number for number, line in lines if not _is_key(line)), 0)
+    keys = [line for _, line in lines]
+    return ([], f"line {bad} is no public key such as `ssh-ed25519 AAAA... name`") if bad else (keys, "")
 
 
 def _is_key(line: str) -> bool:

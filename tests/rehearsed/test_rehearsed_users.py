@@ -68,7 +68,7 @@ def test_a_second_set_up_of_users_changes_no_file_and_restarts_no_daemon(facts):
     assert seen["same"]
 
 
-def test_the_directory_listens_with_tls_only_on_the_controllers_own_address_while_the_database_listens_on_none(facts):
+def test_the_directory_listens_on_one_address_of_the_controller_and_only_with_tls_and_the_database_listens_on_no_address(facts):
     assert facts["first_set_up"]["listening"] == ["10.255.0.1:636"]
 
 
@@ -183,7 +183,7 @@ def test_a_machine_without_a_login_to_the_directory_reads_only_names_ids_homes_a
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 
 
-def test_the_directory_cannot_be_changed_over_the_network_and_is_readable_only_with_tls_and_the_certificate(facts):
+def test_the_directory_cannot_be_changed_over_the_network_and_is_readable_only_with_tls_and_the_servers_certificate(facts):
     seen = facts["what_others_may_see"]
     assert seen["by_password"] == 53  # LDAP code: unwilling to perform
     assert "modifications require authentication" in seen["change"]

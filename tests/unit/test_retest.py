@@ -89,7 +89,7 @@ def test_a_result_that_is_short_twice_keeps_its_first_busbw_and_shows_both_resul
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
 
 
-def test_the_limit_of_a_pair_in_a_search_is_the_busbw_that_two_nodes_reach_at_the_message_size_of_the_trials():
+def test_the_limit_of_a_pair_in_a_search_is_the_expected_busbw_of_two_nodes_at_the_message_size_of_the_trials():
     asked = asked_again(damaged("all_reduce"))["trials"]
     whole = ceiling.ring_gb_s(ASKED.shape, 2, 4000)
     share = fractions.fraction(asked["size_bytes"], fractions.ALL_REDUCE, 4000)

@@ -203,6 +203,7 @@ def test_ed25519_rsa_and_ecdsa_public_keys_are_accepted_and_a_private_key_is_ref
 )
 def test_a_line_that_is_no_public_key_is_named_by_its_number(line):
     assert accepted.public_keys(f"{key()}\n{line}")[1] == "line 2 is no public key such as `ssh-ed25519 AAAA... name`"
+    assert accepted.public_keys(f"# mine\n\n{key()}\n{line}")[1].startswith("line 4 is no public key")
 
 
 @given(some.text(max_size=200))
