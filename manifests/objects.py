@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
-    """Return every object that the ranks of `stack` need in the cluster; each object has the stack's labels."""
+    """Return every object that the ranks of `stack` need in the cluster, first the namespace; each has the stack's labels."""
     labels = ours.labels(stack)
     chosen = labels | {"app.kubernetes.io/component": "ranks"}
     metadata = {"namespace": wanted.namespace, "labels": labels}
     return [
         _namespace(wanted, labels),
         *(rails.definition(index, rail, metadata) for index, rail in enumerate(wanted.rails)),
-        *ranks.rights(metadata),
+        *ranks.rights(metadata, wanted.way),
         *ranks.jobs(wanted, metadata, chosen),
     ]
 
@@ -31,8 +31,7 @@ def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
     # If the cluster enforces Pod Security Standards, pods with RDMA need `privileged`: `baseline` forbids them to lock memory.
     level = "privileged" if wanted.devices else "baseline"
     allowed = {"pod-security.kubernetes.io/enforce": level}
-    named = {"name": wanted.namespace, "labels": labels | allowed, "annotations": {ours.WAY: wanted.way}}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": named}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": wanted.namespace, "labels": labels | allowed}}
 
 
 class _Whole(yaml.SafeDumper):

@@ -17,9 +17,9 @@ JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
 #: Annotation of the Job: a hash of the fields that cannot be changed in place; if the hash changes, a new Job replaces the Job.
 TEMPLATE = "busbar/template"
-#: Annotation of a namespace or DaemonSet: the place where kubectl ran when it last applied this object. If a stack's
-#: `controlPlane` changes, the stack registers a new Command, and deleting the old Command must not remove what the new Command
-#: has applied.
+#: Annotation of an object, such as a service account: the place where kubectl ran when it last applied this object. If a
+#: stack's `controlPlane` changes, the stack registers a new Command, and deleting the old Command must not remove what the new
+#: Command has applied.
 WAY = "busbar/way"
 #: Maximum length of a label's value (apimachinery, util/validation).
 _LABEL_BYTES = 63

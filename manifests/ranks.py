@@ -49,8 +49,8 @@ def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]
     }
 
 
-def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the pods' service account, its role and the role binding.
+def rights(metadata: dict[str, Any], way: str) -> list[dict[str, Any]]:
+    """Return the pods' service account, its role and the role binding; `way` is where kubectl runs (`ours.WAY`).
 
     The role only allows reading the namespace's pods and starting commands in these pods.
     """
@@ -63,7 +63,12 @@ def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     subject = {"kind": "ServiceAccount", "name": ours.RANKS, "namespace": metadata["namespace"]}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": ours.RANKS}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": named, "automountServiceAccountToken": False},
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": named | {"annotations": {ours.WAY: way}},
+            "automountServiceAccountToken": False,
+        },
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": named, "rules": rules},
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -35,7 +35,8 @@ ASK: dict[str, Any] = {
     "former": [["mpijob.kubeflow.org", "busbar-ranks"]],
     "template": [ours.TEMPLATE, OBJECTS[-1]["metadata"]["annotations"][ours.TEMPLATE]],
     "objects": [[vendors.kind(one), one["metadata"]["name"]] for one in OBJECTS],
-    "manifest": objects.text(OBJECTS),
+    "space": objects.text(OBJECTS[:1]),
+    "manifest": objects.text(OBJECTS[1:]),
     "timeout_s": 0.05,
 }
 

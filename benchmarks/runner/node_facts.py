@@ -22,7 +22,7 @@ _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
-    # NCCL's graph/topo.cc and transport/net.cc: a channel's line contains /GDRDMA if the HCA accesses the GPU's memory directly.
+    # NCCL's graph/topo.cc and transport/net.cc: a channel's line contains /GDRDMA if the HCA accesses GPU memory directly.
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
@@ -91,7 +91,8 @@ def busy(used: List[List[str]]) -> List[str]:
     """Return a sentence for each process that computes on a GPU of this node or, if no process is visible, for each busy GPU.
 
     `used` has index, memory in use (MiB) and utilisation (%) of each GPU. If this module runs in a container, a process outside
-    of it is not visible, but its memory is counted. An MPS server does not count as a process that computes, because an MPS server may be idle.
+    of it is not visible, but its memory is counted. An MPS server does not count as a process that computes, because an MPS
+    server may be idle.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"

@@ -37,7 +37,8 @@ class Culprit(NamedTuple):
     - rail: one node and one rail
     - link: the two ends of the link, and the rails that are slow between the ends, () for all rails
     - rail_plane: all nodes and one rail
-    - group: nodes that are slow together, or slow with every other node, if no smaller set of nodes explains the slowness
+    - group: several nodes, if no smaller set of nodes explains the slowness. Trials with only these nodes are slow, or trials
+      of one of these nodes with a node outside the group are slow
     - between: nodes whose pairs are slow when many pairs run at once, but fast when few pairs run
 
     `ratio` is measured busbw as a share of healthy busbw, or 0.0 if no number was measured. `flapping` means that some trials

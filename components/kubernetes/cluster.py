@@ -93,7 +93,8 @@ def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str
         "former": [[kind, ours.RANKS] for kind in ours.FORMER[wanted.job]],
         "template": [ours.TEMPLATE, documents[-1]["metadata"]["annotations"][ours.TEMPLATE]],
         "objects": [[vendors.kind(one), one["metadata"]["name"]] for one in documents],
-        "manifest": text(documents),
+        "space": text(documents[:1]),
+        "manifest": text(documents[1:]),
         "timeout_s": measure.ready_timeout_s,
     }
 

@@ -17,6 +17,8 @@ _PAUSE_S = 1.0
 _REMOVE_S = 120
 #: Kinds of objects that the cluster itself creates for or about other objects, and removes with those objects.
 _DERIVED = ("events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io", "pods.metrics.k8s.io")
+#: Label of an object that a program created: the program's name.
+_MANAGED = "app.kubernetes.io/managed-by"
 #: The objects that the cluster itself creates in every namespace.
 _OF_EVERY_NAMESPACE = ("configmap kube-root-ca.crt", "serviceaccount default")
 #: The job's name in the manifest, and the conditions of a Job or an MPIJob that creates no more pods.
@@ -28,14 +30,15 @@ def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
     `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
-    the rails' interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and the annotation's
+    the rails' interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the service account and the annotation's
     value), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` ([kind, name] of objects
     that a job of another kind left), `template` (annotation of the job and the annotation's value), `objects` ([kind, name] of
-    each object), `manifest` (YAML) and `timeout_s`.
+    each object), `space` (YAML of the namespace), `manifest` (YAML of the other objects) and `timeout_s`. A namespace that
+    somebody else has created is used as it is.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
-        if not is_applied_by_another(kubectl, ("namespace", ask["namespace"]), ask["way"]):
+        if not is_applied_by_another(kubectl, ("serviceaccount", _JOB), ask["way"]):
             _remove(kubectl, ask)
         return
     refuse_unfit(kubectl, ask)
@@ -46,7 +49,8 @@ def main(ask: Dict[str, Any]) -> None:
         _say("the {} has ended or needs other pods; it is deleted with its pods and created again".format(job["kind"]))
         _end(kubectl, ask["job"], _JOB)
     _end_ended(kubectl, ask)
-    _apply(kubectl, ask["manifest"])
+    space = kubectl.get("namespace", ask["namespace"])
+    _apply(kubectl, ask["manifest"] if space and not _is_ours(space, ask) else "---\n".join((ask["space"], ask["manifest"])))
     print(json.dumps({"schema": 1, "kind": "pods", "pods": _running(kubectl, ask)}, sort_keys=True))
 
 
@@ -65,12 +69,18 @@ def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
 
 
 def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a message if an object that is not the stack's has the kind and name of one of the stack's objects."""
+    """Exit with a message if an object that is not the stack's has the kind and name of one of the stack's objects.
+
+    A namespace is refused only if it is another stack's: users create a namespace for the secret that pulls the image.
+    """
     foreign = []
     for kind, name in ask["objects"]:
         found = kubectl.get(kind, name)
         if found is not None and not _is_ours(found, ask):
-            owner = found["metadata"].get("labels", {}).get("app.kubernetes.io/instance")
+            labels = found["metadata"].get("labels", {})
+            if kind == "namespace" and labels.get(_MANAGED) != ask["labels"][_MANAGED]:
+                continue
+            owner = labels.get("app.kubernetes.io/instance")
             whose = f"stack {owner}'s" if owner else "not labelled as this stack's"
             foreign.append(f"{kind} {name} is {whose}")
     if foreign:

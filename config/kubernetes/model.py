@@ -21,7 +21,7 @@ SET = "kubernetes"
 #: RFC 1123: a label of at most 63 characters, and a dotted name of labels (apimachinery, util/validation).
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"
-#: The reference grammar of `distribution`, with a tag or a digest.
+#: The grammar of image references (Go package distribution/reference); tag and digest are each optional.
 _IMAGE = re.compile(
     r"(?P<name>[A-Za-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)(:(?P<tag>[A-Za-z0-9_][\w.-]{0,127}))?"
     r"(@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -241,7 +241,8 @@ class Kubernetes(Model):
     )
     rails: tuple[Rail, ...] = Field(
         default=(),
-        description="Interfaces that pods get beside the default network, in NCCL's order; none for a single node.",
+        description="Interfaces that pods get in addition to the default network; the first is rail 0. May be empty for one "
+        "node.",
         examples=[[{"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/24"}]],
     )
     rdma: Literal["exclusive", "shared"] = Field(
@@ -268,7 +269,8 @@ class Kubernetes(Model):
     )
     pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
         default=None,
-        description="Secret in `namespace` with which the image is pulled; you create it, so no password is in the stack.",
+        description="Secret in `namespace` with which the image is pulled. You create the namespace and this secret before the "
+        "first update, so no password is in the stack.",
         examples=["regcred"],
     )
 

@@ -95,7 +95,7 @@ def test_the_command_that_applies_the_kubernetes_objects_also_removes_these_obje
     assert inputs["create"] == f"exec {remote_scripts.PYTHON}"
     assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
     said = asked(inputs["stdin"])["ask"]
-    documents = list(yaml.safe_load_all(said["manifest"]))
+    documents = list(yaml.safe_load_all("---\n".join((said["space"], said["manifest"]))))
     assert [each["kind"] for each in documents] == [
         *("Namespace", "NetworkAttachmentDefinition", "ServiceAccount", "Role", "RoleBinding", "Service", "Job")
     ]

@@ -274,6 +274,17 @@ def test_removal_keeps_a_namespace_whose_objects_cannot_all_be_listed(cluster, m
     assert "objects that cannot be listed ((Forbidden): widgets.example is forbidden" in capsys.readouterr().err
 
 
+def test_a_namespace_that_a_user_created_is_used_but_neither_changed_nor_removed(cluster, monkeypatch):
+    theirs = {"kind": "Namespace", "metadata": {"name": "busbar", "labels": {"app.kubernetes.io/instance": "team"}}}
+    cluster.objects["namespace", "busbar"] = theirs
+    before = json.loads(json.dumps(theirs))
+    kubernetes_objects.main(ASK)
+    assert ("job.batch", "busbar-ranks") in cluster.objects
+    assert not removed(cluster, monkeypatch)
+    assert cluster.objects["namespace", "busbar"] == before
+    assert ("job.batch", "busbar-ranks") not in cluster.objects
+
+
 def test_removal_keeps_objects_that_kubectl_on_another_machine_applied_last(cluster, monkeypatch, capsys):
     kubernetes_objects.main(ASK)
     there = dict(cluster.objects)
