@@ -29,12 +29,12 @@ _ENDED = ("Complete", "Failed", "FailureTarget", "Succeeded")
 def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
-    `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
-    the rails' interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the service account and the annotation's
+    `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names
+    of the rails' interfaces in a pod), `image`, `labels` of the stack, `way` (the service account's annotation and its
     value), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` ([kind, name] of objects
-    that a job of another kind left), `template` (annotation of the job and the annotation's value), `objects` ([kind, name] of
-    each object), `space` (YAML of the namespace), `manifest` (YAML of the other objects) and `timeout_s`. A namespace that
-    somebody else has created is used as it is.
+    that a job of another kind left), `template` (annotation of the job and the annotation's value), `objects` ([kind, name]
+    of each object), `space` (YAML of the namespace), `manifest` (YAML of the other objects) and `timeout_s`. A namespace
+    that somebody else has created is used as it is.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:

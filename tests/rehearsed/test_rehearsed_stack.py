@@ -428,7 +428,7 @@ def test_machines_with_the_programs_default_images_replace_the_old_machines_and_
     assert before["measured"]["versions"]["os"] != after["measured"]["versions"]["os"]
 
 
-def test_after_a_failed_first_boot_a_second_stack_of_the_same_name_comes_up_beside_the_first(built):
+def test_after_a_failed_first_boot_a_second_stack_whose_cluster_has_the_same_name_comes_up_beside_the_first(built):
     """The clusters of both stacks have the same name.
 
     The failed step is named, and only the login node is replaced, with the command from the message.
