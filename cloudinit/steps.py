@@ -1,7 +1,7 @@
 """The steps of a first boot on any cloud, as POSIX shell that is safe to run twice.
 
-A failed step fails the boot, unless the step is a precaution. Facts that differ between machines of one shape, such as disks
-and addresses, are determined at boot.
+A failed step fails the boot, unless the step has the flag `precaution`: then the boot goes on and warns. Facts that differ
+between machines of one shape, such as disks and addresses, are determined at boot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cloudinit import downloads
 
 #: File in which a boot records its outcome; first contact reads it.
 MARK = "/var/lib/busbar/boot.json"
-#: End of a login node's SSH version string once its first boot is complete and its host key is published.
+#: End of a login node's SSH version string once its host key is published, and all steps that may fail the boot are done.
 ANNOUNCEMENT = "busbar-ready"
 #: Text in the SSH version string if the first boot has failed; the name of the failed step follows.
 FAILURE = "busbar-failed:"
@@ -23,7 +23,7 @@ CONSOLE_KEY = "busbar-host-key:"
 
 _WARN = """warned=
 warn() {
-  echo "busbar: step $step failed; nothing depends on it, so the boot goes on"
+  echo "busbar: step $step failed; the boot goes on without it"
   warned="$warned$step "
 }
 """
@@ -63,7 +63,7 @@ class Step:
     Attributes:
         name: the step's name in messages.
         shell: the step's commands; the first command that fails ends the step.
-        precaution: whether no later step depends on this step. If a precaution fails, the boot goes on and warns.
+        precaution: whether the boot goes on if this step fails; it then warns.
     """
 
     name: str
@@ -225,7 +225,7 @@ def nccl_packages(image: ImageFamily) -> dict[str, Any]:
 
 
 def sshd_for_bursts() -> Step:
-    """Let many connections start at once: by default, sshd drops some connections at random from the tenth on.
+    """Let many connections start at once: by default, sshd drops some connections at random once ten are pending.
 
     The lines go to the top of sshd_config, because sshd uses the first value that it reads. Old versions of sshd have no folder
     for drop-in files.

@@ -41,8 +41,8 @@ class Action(Model):
 class CustomActions(Model):
     """Scripts that root runs at the first boot of every node, in the given order; if a script fails, first boot fails."""
 
-    on_node_start: tuple[Action, ...] = Field(default=(), description="Scripts that run before everything else at first boot.")
+    on_node_start: tuple[Action, ...] = Field(default=(), description="Scripts that run before all other steps of first boot.")
     on_node_configured: tuple[Action, ...] = Field(
         default=(),
-        description="Scripts that run after everything else at first boot; on nodes that Slurm starts, before slurmd starts.",
+        description="Scripts that run after all other steps of first boot; on nodes that Slurm starts, before slurmd starts.",
     )

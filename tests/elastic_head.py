@@ -375,7 +375,7 @@ def sixty_four(head: Head) -> None:
     for path in Path(settings.FOLDER, "wanted").iterdir():
         path.unlink()
     number, out = job(head, SIZE, "srun hostname").split()
-    head.until(lambda: waiting() or head.cloud.calls.count("launch") > before, "Slurm asked")
+    head.until(lambda: waiting() or head.cloud.calls.count("launch") > before, "Slurm asks for the nodes")
     head.until(lambda: finished(number), "a job of 64 nodes has run", 180)
     tell(ran=len(set(Path(out).read_text().split())), launches=head.cloud.calls.count("launch") - before)
     ends = head.cloud.calls.count("terminate")
@@ -396,8 +396,8 @@ def a_test_before_the_first_job(head: Head) -> None:
         meanwhile=run("squeue", "-h", "-j", number, "-o", "%T").strip(), started=len(head.cloud.processes), tested=len(machines)
     )
     first = machines[0][0]
-    told = {node: "24 GB/s with others" for node, _, _ in machines}
-    desk.answer(token, entry.Outcome("", {first: "6 GB/s with others, 20 wanted"}, told))
+    told = {node: "24 GB/s with gpu-dy-p5-9" for node, _, _ in machines}
+    desk.answer(token, entry.Outcome("", {first: "6 GB/s with gpu-dy-p5-9, 20 wanted"}, told))
     head.until(lambda: "6 GB/s" in run("sinfo", "-h", "-R", "-o", "%200E|%n"), "the reason is in sinfo -R")
     head.until(lambda: not head.cloud.running, "the machines have ended")
     shown = run("sinfo", "-h", "-R", "-N", "-o", "%200E|%N").splitlines()
@@ -405,7 +405,7 @@ def a_test_before_the_first_job(head: Head) -> None:
     head.until(lambda: "PENDING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job is in the queue again")
     run("scontrol", "update", f"jobid={number}", "starttime=now")
     ((token, _, machines),) = head.until(desk.due, "the job's next machines are tested")
-    desk.answer(token, entry.Outcome("", {}, {node: "24 GB/s with others" for node, _, _ in machines}))
+    desk.answer(token, entry.Outcome("", {}, {node: "24 GB/s with gpu-dy-p5-9" for node, _, _ in machines}))
     head.until(lambda: finished(number), "the job has run", 90)
     shown = run("scontrol", "--oneliner", "show", "node", machines[0][0])
     tell(ran=len(Path(out).read_text().split()), again=[node for node, _, _ in machines], shown=shown)

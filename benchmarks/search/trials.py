@@ -41,8 +41,9 @@ class Culprit(NamedTuple):
       of one of these nodes with a node outside the group are slow
     - between: nodes whose pairs are slow when many pairs run at once, but fast when few pairs run
 
-    `ratio` is measured busbw as a share of healthy busbw, or 0.0 if no number was measured. `flapping` means that some trials
-    were fast. `confidence` grows from 0 to 1 with the number of trials that agree.
+    `ratio` is measured busbw as a share of healthy busbw, or 0.0 if no number was measured. Healthy is the median rail's busbw
+    for a rail, and the expected busbw of a pair if all pairs are slow. `flapping` means that some trials were fast.
+    `confidence` is from 0 to 1; for a node, rail or link it grows with the number of trials that agree.
     """
 
     kind: str

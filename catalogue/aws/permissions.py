@@ -1,7 +1,7 @@
 """Permissions that the operator's identity needs for a stack of target aws, by what the stack creates and looks up.
 
 Source: Service Authorization Reference of each service, and the API calls of terraform-provider-aws for resources and look-ups.
-Nodes and login node have their own roles (`components/aws/iam.py`), which need none of these permissions.
+The roles of the nodes and of the login node are in `components/aws/iam.py`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from config.rule import ERROR, WARNING, Breach, known, rule
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
-#: Networks and subnets of a VPC are /16 to /28 (VPC user guide). The stack splits each network into two subnets, so the
-#: smallest network is a /27.
+#: Networks and subnets of a VPC are /16 to /28 (VPC user guide). A subnet is one half of `network.public` or of
+#: `network.private`, so each of these two must be a /27 or larger.
 _LARGEST, _SMALLEST = 16, 27
 _Breaches = Iterator[Breach]
 
@@ -37,7 +37,7 @@ def networks(wanted: Aws, _facts: Facts) -> _Breaches:
         if not _LARGEST <= network.prefixlen <= _SMALLEST:
             yield Breach(
                 f"aws.network.{key}",
-                f"is {network}; it must be /{_LARGEST} to /{_SMALLEST}, because its halves are subnets of a VPC",
+                f"is {network}; it must be /{_LARGEST} to /{_SMALLEST}, because a half of it is a subnet of a VPC",
             )
     if public.overlaps(private):
         yield Breach(
@@ -198,14 +198,14 @@ def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
 def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A container image's file whose path is on no shared file system, so that only the AMI can contain the file."""
+    """A container image's file whose path is on no shared file system, so that the nodes must have the file themselves."""
     path = wanted.container.reference.path if wanted.container else ""
     if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in wanted.mounts):
         shared = ", ".join(wanted.mounts) or "none"
         yield Breach(
             "aws.container.image",
             f"is {path}, which is on no file system that the nodes share ({shared}); a new machine has this file only if its "
-            f"AMI {wanted.image or '(the newest of its family)'} contains it",
+            f"AMI {wanted.image or '(the newest of its family)'} contains it, or a script of customActions puts it there",
         )
 
 

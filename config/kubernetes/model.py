@@ -46,7 +46,13 @@ def _namespace(value: str) -> str:
     if not re.fullmatch(_LABEL, value):
         raise ValueError(f"is {value!r}; a namespace has lower-case letters, digits and hyphens, 63 at most")
     if value == "default" or value.startswith("kube-"):
-        raise ValueError(f"is {value!r}, which the cluster uses itself; destroy removes the namespace, so name another")
+        raise ValueError(f"is {value!r}, which the cluster uses itself; name another namespace for the pods")
+    return value
+
+
+def _secret(value: str) -> str:
+    if not re.fullmatch(_NAME, value):
+        raise ValueError(f"is {value!r}; the name of a secret has lower-case letters, digits, hyphens and dots, 253 at most")
     return value
 
 
@@ -175,7 +181,7 @@ class SecondaryNetworks(Model):
         description="Image of whereabouts.",
         examples=["registry.example/whereabouts:v0.8.0"],
     )
-    pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
+    pull_secret: Annotated[str, AfterValidator(_secret)] | None = Field(
         default=None,
         description="Secret in the namespace kube-system with which these images are pulled; you create it.",
         examples=["regcred"],
@@ -187,7 +193,7 @@ class SecondaryNetworks(Model):
 
 
 class Kubernetes(Model):
-    """An existing Kubernetes cluster. Only objects with the stack's own label are created, and destroy removes them."""
+    """An existing Kubernetes cluster. All objects that the stack creates have the stack's own labels."""
 
     control_plane: Annotated[str, AfterValidator(_way)] | None = Field(
         default=None,
@@ -220,7 +226,9 @@ class Kubernetes(Model):
         examples=["https://10.138.61.49:6443"],
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
-        default="busbar", description="Namespace that is created for the pods, and removed with them.", examples=["busbar"]
+        default="busbar",
+        description="Namespace of the pods. If it does not exist, it is created, and removed with the pods.",
+        examples=["busbar"],
     )
     nodes: Annotated[tuple[str, ...], AfterValidator(_nodes)] = Field(
         description="Nodes with GPUs, one pod on each; the pod on the first node is the head node.", examples=[["gpu0", "gpu1"]]
@@ -253,8 +261,8 @@ class Kubernetes(Model):
     )
     rdma_resource: Annotated[str, AfterValidator(_resource)] | None = Field(
         default=None,
-        description="Extended resource of an RDMA device plugin; a pod requests one unit for each rail. null makes the "
-        "pods privileged, so that they can open /dev/infiniband.",
+        description="Extended resource of an RDMA device plugin; a pod requests one unit for each rail. null makes "
+        "pods with RDMA devices privileged, so that they can open /dev/infiniband.",
         examples=["rdma/hca"],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
@@ -267,7 +275,7 @@ class Kubernetes(Model):
         "Choose MPIJob if the cluster's queues and policies apply to MPIJobs. Ranks start in the same way with both.",
         examples=["MPIJob"],
     )
-    pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
+    pull_secret: Annotated[str, AfterValidator(_secret)] | None = Field(
         default=None,
         description="Secret in `namespace` with which the image is pulled. You create the namespace and this secret before the "
         "first update, so no password is in the stack.",

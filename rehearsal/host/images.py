@@ -19,7 +19,7 @@ SECURITY = {"firewall-cmd": "firewall-cmd"}
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
 #: Commands of the machine that only Ubuntu's images have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
-#: Debian's package tools: Ubuntu's images have all tools of the machine except apt, and other images have none of the tools.
+#: Debian's package tools. Ubuntu's images have those of the machine, except the command `apt`; other images have none of them.
 DPKG = ("apt", "apt-cache", "apt-get", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: The machine's programs of Slurm, munge and MariaDB, which no image has; a host gets them from packages.

@@ -7,7 +7,7 @@ from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.work import Work
 
 #: slurmctld's own reason for a node whose slurmd does not answer. The reason that this module sets begins with the same
-#: text and adds what was tried.
+#: text, and adds why the node could not be set up again.
 _SILENT = "Not responding"
 _PERIOD_S = 60
 _WINDOW = 32

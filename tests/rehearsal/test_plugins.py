@@ -137,7 +137,7 @@ def plugin() -> Iterator[Plugin]:
 
 @dataclass
 class Sshd:
-    """A real sshd of this user on a free port of the loopback."""
+    """A real sshd, run by the user who runs the tests, on a free port of the loopback."""
 
     folder: Path
     port: int
@@ -460,7 +460,9 @@ def test_a_copy_follows_the_genuine_plugins_rules_for_paths(plugin: Plugin, sshd
 
 
 @needs_sshd
-def test_a_copy_is_repeated_only_if_content_or_destination_changes(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
+def test_an_update_of_a_copy_copies_again_only_if_content_or_destination_changes(
+    plugin: Plugin, sshd: Sshd, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("x")
     inputs = {"connection": sshd.connection(), "remotePath": f"{tmp_path}/to", "source": asset(path=f"{tmp_path}/file")}
     plugin.update("copy", inputs, {**inputs, "triggers": [1]})
@@ -566,7 +568,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
     up = project.pulumi("up", "--yes", "--skip-preview", "--debug")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "a line of the program" in up.stdout
-    assert "debug: resource registration successful" in up.stdout  # the SDK logs this line only with --debug
+    assert "debug: resource registration successful" in up.stdout  # this line is shown only with --debug
     outputs = json.loads(project.pulumi("stack", "output", "--json", "--show-secrets").stdout)
     assert outputs == {
         "where": [str(project.folder), str(project.folder), "beside"],

@@ -41,10 +41,10 @@ def test_always_on_nodes_start_without_a_job_then_stay_when_idle_and_get_a_new_m
 def test_machines_are_tested_before_the_first_job_which_is_queued_again_if_its_machine_fails(facts):
     out = facts["a_test_before_the_first_job"]
     assert (out["meanwhile"], out["started"], out["tested"]) == ("CONFIGURING", 0, 2)
-    assert f"entry test: 6 GB/s with others, 20 wanted|{out['bad']}" in out["reasons"]
+    assert f"entry test: 6 GB/s with gpu-dy-p5-9, 20 wanted|{out['bad']}" in out["reasons"]
     assert (out["ran"], len(out["again"])) == (2, 2)
     assert out["bad"] not in out["again"], "the node stays down until the pause ends"
-    assert "Comment=entry test: 24 GB/s with others" in out["shown"]
+    assert "Comment=entry test: 24 GB/s with gpu-dy-p5-9" in out["shown"]
 
 
 def test_a_job_without_capacity_waits_with_the_reason_in_sinfo_and_runs_when_there_is_capacity_again(facts):

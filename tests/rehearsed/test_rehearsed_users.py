@@ -178,7 +178,7 @@ def test_groups_are_added_listed_joined_left_and_deleted(facts):
     ]
 
 
-def test_a_machine_without_a_login_to_the_directory_reads_only_names_ids_homes_and_shells_of_users(facts):
+def test_without_a_login_to_the_directory_a_machine_reads_of_a_user_only_names_ids_home_and_shell(facts):
     seen = facts["what_others_may_see"]
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 

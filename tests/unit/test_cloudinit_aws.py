@@ -87,7 +87,7 @@ def test_every_first_boot_is_valid_by_cloud_inits_own_schema(name):
 
 
 @pytest.mark.programs
-@pytest.mark.xdist_group("shellcheck")  # it runs once for all texts, on each worker
+@pytest.mark.xdist_group("shellcheck")  # one worker checks all texts, with one call of shellcheck
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_script_of_every_first_boot_is_clean_shell(name):
     subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)
@@ -148,7 +148,9 @@ def test_first_boot_waits_for_a_late_mount_and_gives_up_after_ten_failed_tries(t
     assert failed.returncode == 1
     assert len((tmp_path / "m").read_text().split()) == 10
     assert run(tmp_path, never.replace(">> m", ">> k") + "most=5 again aws ssm put-parameter").returncode == 1
-    assert len((tmp_path / "k").read_text().split()) == 5, "an update waits for the login node's key, so five tries are enough"
+    assert len((tmp_path / "k").read_text().split()) == 5, (
+        "an update waits meanwhile, so the login node gives up after five tries"
+    )
     assert "\nmost=5 again aws ssm put-parameter" in script("aws-login-ubuntu2204")
 
 

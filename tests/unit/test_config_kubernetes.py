@@ -145,6 +145,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"secondaryNetworks": {"multusImage": "registry.example/multus-cni:latest"}},
         "kubernetes.secondaryNetworks.multusImage is 'registry.example/multus-cni:latest', whose tag is latest",
     ),
+    ({"pullSecret": "My_Secret"}, "kubernetes.pullSecret is 'My_Secret'; the name of a secret has lower-case letters, digits"),
     ({"pods": 2}, "kubernetes.pods is not a key of the configuration"),
 ]
 
@@ -157,6 +158,11 @@ def test_a_wrong_setting_is_refused_in_a_sentence_that_begins_with_its_path(give
 
 def test_an_image_may_be_pinned_by_its_digest_instead_of_a_tag(given):
     assert not judged(given | {"image": "registry.example:5000/a/b@sha256:" + "0" * 64})[1]
+
+
+@pytest.mark.parametrize("name", ["kube-registry", "registry.example", "default"])
+def test_the_secret_that_pulls_the_image_may_have_any_name_that_kubernetes_accepts(given, name):
+    assert not judged(given | {"pullSecret": name})[1]
 
 
 def test_every_rule_is_broken_by_a_case(given, operator):

@@ -34,7 +34,7 @@ def head(tmp_path: Path) -> Controller:
 def answer(head: Controller, bad: dict[str, str] | None = None, failed: str = "") -> None:
     """Give every pending test a result in which the nodes `bad` have not passed."""
     for token, _, machines in head.desk.due():
-        told = {node: "24 GB/s with others" for node, _, _ in machines}
+        told = {node: "24 GB/s with gpu-dy-p5-9" for node, _, _ in machines}
         head.desk.answer(token, Outcome(failed, bad or {}, told))
 
 
@@ -47,7 +47,7 @@ def test_machines_join_only_after_their_test_whose_results_are_in_slurms_comment
     answer(head)
     head.run(2)
     assert sorted(head.joined) == head.nodes(3)
-    assert head.slurm.comments == dict.fromkeys(head.nodes(3), "entry test: 24 GB/s with others")
+    assert head.slurm.comments == dict.fromkeys(head.nodes(3), "entry test: 24 GB/s with gpu-dy-p5-9")
     assert not head.slurm.reasons()
 
 

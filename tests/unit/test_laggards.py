@@ -28,7 +28,7 @@ def lines(said: Any) -> str:
 
 
 def named(patch: pytest.MonkeyPatch, *said: Any, **more: Any) -> tuple[list[str], str]:
-    """Return the findings and the command for all nodes; each `said` is a node's ranks and NCCL's messages, or an error."""
+    """Return the findings and the command for all nodes; each `said` is a node's ranks and NCCL's messages, or its error."""
     asked: list[str] = []
 
     def each(_nodes: Any, command: str, *_: Any) -> list[Any]:

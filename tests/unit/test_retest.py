@@ -96,14 +96,14 @@ def test_the_limit_of_a_pair_in_a_search_is_the_expected_busbw_of_two_nodes_at_t
     assert asked["pair_limit_gb_s"] == pytest.approx(whole * share)
 
 
-def test_a_search_tries_pairs_that_are_not_on_the_ring_only_if_alltoall_is_slow():
+def test_a_search_is_asked_to_try_all_pairs_only_if_alltoall_is_slow():
     plan = a_plan(collectives=("all_reduce", "alltoall"))
     limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"alltoall": {plan.end_of("alltoall"): 40.0}}))
     for slow, wanted in (("all_reduce", False), ("alltoall", True)):
         assert asked_again(damaged(slow, asked=limited), limited)["trials"]["off_ring"] is wanted
 
 
-def test_a_retest_excuses_nothing_if_the_search_found_a_culprit():
+def test_a_retest_excuses_nothing_if_the_search_found_a_node_at_fault():
     found = look(damaged("rails"), document(), culprits=[{"kind": "node"}])
     assert found.verdict == "short"
     assert found.reasons[-1] == "the retest does not count, because the search found a culprit"
@@ -149,7 +149,7 @@ def test_byte_counters_of_a_retest_are_compared_only_with_the_steps_of_that_rete
     assert both - single == pytest.approx((once - single) * 13 / 2)
 
 
-def test_a_retest_measures_at_least_12_operations_and_never_fewer_than_the_plan():
+def test_a_retest_of_the_rails_measures_at_least_12_operations_and_never_fewer_than_the_plan():
     (rails,) = asked_again(damaged("rails"))["again"]["steps"]
     assert _after(rails, "-n") == "12"
     many = dataclasses.replace(ASKED, plan=a_plan(iterations=20))
@@ -177,7 +177,7 @@ def test_a_retest_with_wrong_values_or_another_number_of_ranks_retracts_nothing(
     assert any(reason.startswith("measurement in the retest: unknown, 8 ranks ran") for reason in found.reasons)
 
 
-def test_a_retest_with_more_steps_than_requested_retracts_nothing():
+def test_a_retest_does_not_retract_the_failure_of_a_step_that_was_not_requested():
     first = damaged("all_reduce")
     (rails,) = [step for step in first["steps"] if step["name"] == "rails"]
     rails["failed"] = "the run rails exited with status 1"
