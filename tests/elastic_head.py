@@ -24,7 +24,7 @@ from own_folders import OWN_FOLDERS
 
 from scheduler import programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue, Topology
-from scheduler.elastic import entry, join, reconcile, settings
+from scheduler.elastic import entry, join, reconcile, removed_nodes, settings
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.slurm import Slurm
@@ -215,6 +215,13 @@ def job(head: Head, nodes: int, command: str, *more: str) -> str:
     return run(*words).strip() + f" {out}"
 
 
+def refusal_of_one_node(head: Head) -> str:
+    """Return why an update that leaves only one node in the set is refused; empty if it is not."""
+    fewer = {key: one._replace(dynamic=1) for key, one in head.settings.sets.items()}
+    state = State.load(f"{settings.FOLDER}/state.json")
+    return removed_nodes.refusal(state, head.settings._replace(sets=fewer), Slurm().states, "aws.allowReplace", 0)
+
+
 def finished(number: str) -> str:
     return "" if run("squeue", "-h", "-j", number, check=False).strip() else "yes"
 
@@ -226,6 +233,7 @@ def a_whole_cycle(head: Head) -> None:
         ran=sorted(Path(out).read_text().split()),
         started=head.cloud.started - head.started,
         launches=head.cloud.calls.count("launch"),
+        refused=refusal_of_one_node(head),
     )
     head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
@@ -286,6 +294,7 @@ def a_death_in_a_job(head: Head) -> None:
     number, _ = job(head, 2, "srun sleep 60", "--requeue").split()
     # If the machine dies before srun has started the tasks, the job has failed and is not requeued.
     head.until(lambda: f"{number}.0" in run("squeue", "-h", "-s", "-j", number, "-o", "%i"), "a job's tasks run on 2 nodes", 90)
+    tell(refused=refusal_of_one_node(head))
     first = run("scontrol", "show", "hostnames", run("squeue", "-h", "-j", number, "-o", "%N").strip()).split()[0]
     state = State.load(f"{settings.FOLDER}/state.json")
     head.cloud.die(state.batch_of(first).machines[first], "Server.SpotInstanceTermination")

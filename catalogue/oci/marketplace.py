@@ -1,4 +1,4 @@
-"""Images in OCI's Marketplace that a stack subscribes to, by name; these images contain driver, CUDA, OFED, MPI and NCCL.
+"""A table of images in OCI's Marketplace, with their names as keys; they contain driver, CUDA, OFED, MPI and NCCL.
 
 Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. Images that are listed neither here nor in
 catalogue/oci/imports.py are imported by hand and named by their OCID.

@@ -174,7 +174,7 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("image-import", WARNING, "terraform-provider-oci: core_image_resource.go, two hours; Image.billableSizeInGBs")
 def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An image that the update may have to import first, because the pool has no running nodes."""
+    """An image that may not have been imported yet: the pool has no running nodes, so the update may have to import it."""
     said: set[str] = set()
     for path, pool in wanted.located:
         if pool.image in IMPORTS and pool.image not in said and not facts.running.get(pool.name):

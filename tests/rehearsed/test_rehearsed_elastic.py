@@ -58,6 +58,12 @@ def test_when_the_machine_of_a_job_ends_sinfo_shows_the_clouds_reason(facts):
     assert "Server.SpotInstanceTermination" in facts["a_death_in_a_job"]["reason"]
 
 
+def test_an_update_may_remove_running_nodes_that_are_idle_but_not_nodes_on_which_a_job_runs(facts):
+    assert facts["a_whole_cycle"]["refused"] == ""
+    said = facts["a_death_in_a_job"]["refused"]
+    assert "the stack file no longer has these nodes, on which jobs run: gpu-dy-p5-2." in said
+
+
 def test_a_controller_that_reboots_right_after_a_launch_request_launches_nothing_twice(facts):
     out = facts["the_head_reboots_while_nodes_start"]
     assert (out["killed_after"], out["started"]) == ("launch", 2)

@@ -105,7 +105,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert pods(stage) == before
 
 
-def test_a_secondary_network_that_other_pods_use_survives_the_destroy_of_the_stack_and_still_works(stage):
+def test_multus_and_whereabouts_survive_a_destroy_of_the_stack_while_a_network_of_others_uses_them(stage):
     rail = {"type": "host-device", "device": "rdma0", "ipam": {"type": "whereabouts", "range": "10.100.109.0/29"}}
     spec = {"config": json.dumps({"cniVersion": "0.3.1", "name": "fast", "plugins": [rail]})}
     about = {"name": "fast", "namespace": "default"}
@@ -124,7 +124,7 @@ def test_a_secondary_network_that_other_pods_use_survives_the_destroy_of_the_sta
     assert "10.100.109." in json.loads(held)["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"]
 
 
-def test_a_destroy_removes_unused_secondary_networks_so_that_nodes_then_start_pods_without_multus(stage):
+def test_a_destroy_removes_multus_and_whereabouts_if_nobody_uses_them_so_that_nodes_start_pods_without_multus(stage):
     kubectl(stage, "--namespace default delete pod theirs --wait")
     kubectl(stage, "--namespace default delete network-attachment-definitions fast")
     found = stage.pass_by(**BRINGS)

@@ -69,7 +69,7 @@ class Reach:
         return frozenset(found)
 
     def _files(self, name: str, importer: Path) -> frozenset[Path]:
-        """Return the files that importing `name` runs: each package on the path, and the module."""
+        """Return the files that importing `name` runs: those of each package in the dotted name, and the module."""
         found = self._under(self._root, name) | self._under(importer.parent, name)
         if "." not in name and name in self._beside and importer in self._tests:
             return found | {self._beside[name]}

@@ -2,8 +2,8 @@
 
     python -m tools.search.looks_figures
 
-A look is one short measurement at the gate's size. Every run is seeded. The number of looks is that of the default plan
-and of one retest. A fault or a disturbance shows in each look with the same probability, independently of other looks.
+A look is one short measurement at the gate's size. Every run is seeded. The looks are those of the default plan and those of
+one retest, together. A fault or a disturbance shows in each look with the same probability, independently of other looks.
 """
 
 from __future__ import annotations
