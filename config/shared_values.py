@@ -132,7 +132,7 @@ AllowReplace = Annotated[
         ge=0,
         description="Number of GPU machines that an update may replace because their image, shape or launch settings "
         "changed, because their entry is gone, or because of --replace. The same number limits separately how many nodes "
-        "that Slurm started an update may terminate: all of them if the login node is replaced, and otherwise removed nodes on "
+        "that Slurm started an update may terminate: all of them if the login node is replaced; if not, the removed nodes on "
         "which jobs run. Remove this key afterwards.",
         examples=[2],
     ),

@@ -1,35 +1,35 @@
-"""Names that Slurm accepts for queues (its partitions), nodes and GPU types."""
+"""Names that busbar gives queues (Slurm's partitions), nodes and GPU types."""
 
 import re
 
 #: A queue's name may be longer than its column in `squeue`, but is still short enough to type.
 _QUEUE = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
-#: slurm.conf(5): a partition or node named DEFAULT sets defaults; ALL means every partition or node.
+#: slurm.conf(5): a partition or node named DEFAULT sets defaults, and no node may be named ALL.
 _RESERVED = ("default", "all")
 #: The part of a GPU model's name that contains the model's number: a100, gb200, l40s, mi300x.
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*")
 
 
 def refused_queue(name: str) -> str:
-    """Return why `name` cannot be used for a queue, in Slurm or on its command line; empty if it can."""
+    """Return why busbar creates no queue with the name `name`; empty if it does."""
     if name.lower() in _RESERVED:
-        return "Slurm reserves that name (slurm.conf(5), PartitionName)"
+        return "default and all have a meaning of their own in Slurm's files and commands"
     if not _QUEUE.match(name):
         return "a queue has 1 to 40 lower-case letters, digits, - and _, and begins with a letter"
     return ""
 
 
 def refused_existing(name: str) -> str:
-    """Return why no Slurm cluster can have a queue of that name; empty if the name is possible."""
+    """Return why an existing queue cannot have that name; empty if it may."""
     if not re.match(r"[^\s,=#]+\Z", name):
         return "a partition's name has no space, comma, = or # (slurm.conf(5))"
     return ""
 
 
 def refused_node(name: str) -> str:
-    """Return why Slurm cannot use `name` for a node; empty if it can."""
+    """Return why a Slurm node cannot have the name `name`; empty if it can."""
     if name.lower() in (*_RESERVED, "localhost"):
-        return "Slurm reserves that name (slurm.conf(5), NodeName)"
+        return "default and all have a meaning of their own in Slurm's files, and localhost on every machine"
     return ""
 
 

@@ -64,7 +64,7 @@ class Fakes:
             write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
 
     def guard_fabric(self, _: World, fabric: str, pairs: Sequence[tuple[str, str]]) -> None:
-        assert fabric in self.fabrics, "a fabric is guarded while it exists"
+        assert fabric in self.fabrics, "rules are set only for a fabric that exists"
         self.pairs[fabric] = set(pairs)
 
     def delete_fabric(self, world: World, fabric: str) -> None:
@@ -169,7 +169,7 @@ class Stack:
         return self
 
     def rule(self, direction: str, name: str, group: str, **peer: Any) -> Record:
-        """Create one rule of a security group; if `peer` names no protocol, the rule is for all traffic."""
+        """Create one rule of a security group from its inputs `peer`; without the input ipProtocol, it is for all traffic."""
         given = {"ipProtocol": "-1", **peer}
         if "peer" in given:
             given["referencedSecurityGroupId"] = self.ids[given.pop("peer")]

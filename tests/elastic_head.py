@@ -1,4 +1,4 @@
-"""Runs a controller with the real slurmctld, and machines with the real slurmd, in namespaces of this process.
+"""Runs the real slurmctld in this process's namespaces, and the real slurmd of each machine in namespaces of its own.
 
 The program prints JSON lines.
 
@@ -37,7 +37,7 @@ SIZE = 64
 #: The environment in which slurmctld runs programs.
 SLURM = ["env", "-i", "setpriv", "--reuid", "slurm", "--regid", "slurm", "--clear-groups"]
 HEAD = "10.255.0.1"
-#: Slurm's settings that would only make tests wait -> the same settings with shorter times.
+#: Settings of Slurm that would only make tests wait -> what replaces them.
 SHORTER = {
     "SuspendTimeout=120": "SuspendTimeout=8",
     "SuspendTime=60": "SuspendTime=6",

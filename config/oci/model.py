@@ -422,7 +422,7 @@ class Oci(Model):
         description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
         "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. The "
         "same number limits separately how many nodes that Slurm started an update may terminate: all of them if the login "
-        "node is replaced, and otherwise removed nodes on which jobs run. Remove this key afterwards. With `preflight: false` "
+        "node is replaced; if not, the removed nodes on which jobs run. Remove this key afterwards. With `preflight: false` "
         "only nodes that Slurm started are counted, and only by an update.",
         examples=[2],
     )

@@ -213,8 +213,8 @@ def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _is(pool: Pool, system: str, version: str) -> bool:
-    # Whoever imports an image types its operating system by hand, so this check is as loose as the vendor's own check (oci-hpc:
-    # validations.tf).
+    # Whoever imports an image types its operating system by hand, so its name need only contain Ubuntu or Oracle, as in the
+    # vendor's own check (oci-hpc: validations.tf).
     maker = "ubuntu" if "Ubuntu" in pool.family.operating_system else "oracle"
     return maker in system.lower() and version.startswith(pool.family.version_prefix)
 

@@ -30,7 +30,7 @@ SLURM = (
     *("munge", "unmunge", "remunge", "munged", "mungekey"),
     *("mariadb", "mariadb-install-db", "mariadbd", "mysql", "mysqld"),
 )
-#: The machine's Slurm headers and PMIx library, which no image has; a host gets these from packages, too.
+#: The machine's Slurm headers, and the link to its PMIx library for compilers; no image has these. Packages bring both.
 BY_DEVELOPMENT_PACKAGE = ("usr/include/slurm", "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
 #: Commands that a host has only if its `Image` lists them or a package installs them, even if the machine has them.
 FOREIGN = tuple(
@@ -64,8 +64,8 @@ class Image:
         user: the login user.
         commands: name of a stand-in command -> the stand-in's file in image/bin.
         real: commands of `FOREIGN` that this image takes from the machine.
-        cuda: CUDA's version, or "" for an image without GPU software.
-        driver: the GPU driver's version.
+        cuda: CUDA's version, or "" for an image without CUDA.
+        driver: the GPU driver's version, or "" for an image without CUDA.
         mpi: MPI's folder, or "".
         includes: whether sshd reads /etc/ssh/sshd_config.d (OpenSSH from 8.2).
         agent: whether the vendor's agent gives the rails their names and addresses.
@@ -114,7 +114,7 @@ def absent(one: Image) -> list[str]:
     """Return the paths of this machine's commands and development files that the image does not have."""
     gone = [name for name in FOREIGN if name not in (*one.commands, *one.real) and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
-    # A host reaches the machine's MPI only through the image's own MPI folder.
+    # The machine's programs of MPI with these names are only in the image's own MPI folder.
     gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
     return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 

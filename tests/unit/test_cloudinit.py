@@ -91,7 +91,7 @@ def test_every_reviewed_first_boot_is_compared_and_no_reviewed_file_is_left_over
 def test_every_first_boot_is_valid_by_cloud_inits_own_schema(name):
     code, said = CHECKED.judged_by_cloud_init(name)
     assert code == 0, said
-    # cloud-init prints "Valid cloud-config" until 22.4, "Valid schema FILE" from 23.1 on.
+    # cloud-init prints "Valid cloud-config" until 23.3, "Valid schema FILE" from 23.4 on.
     assert re.search(r"^\s*Valid (cloud-config|schema)", said, re.MULTILINE), said
 
 

@@ -82,7 +82,7 @@ def test_every_reviewed_first_boot_is_compared_and_no_reviewed_file_is_left_over
 def test_every_first_boot_is_valid_by_cloud_inits_own_schema(name):
     code, said = CHECKED.judged_by_cloud_init(name)
     assert code == 0, said
-    # cloud-init prints "Valid cloud-config" until 22.4, "Valid schema FILE" from 23.1 on.
+    # cloud-init prints "Valid cloud-config" until 23.3, "Valid schema FILE" from 23.4 on.
     assert re.search(r"^\s*Valid (cloud-config|schema)", said, re.MULTILINE), said
 
 
@@ -125,7 +125,7 @@ def test_a_first_boot_that_is_too_long_for_ec2_even_compressed_is_refused():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_wait_has_a_time_limit(name):
-    """Mounts, downloads and cloud calls go through `again`, which limits the number and time of tries, or have `--max-time`."""
+    """Mounts of file systems, curl and cloud calls go through `again`, which limits tries and time, or have `--max-time`."""
     for line in script(name).splitlines():
         if re.search(r"(?<!\w)(curl|aws|mount) ", line) and "mountpoint" not in line.split("||")[-1]:
             assert "again" in line or "--max-time" in line or "none bind" in line or "mount /home/" in line, line

@@ -526,7 +526,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (on_demand() | {"imageFamily": "ubuntu2204"}, FACTS, "aws.imageFamily is ubuntu2204, for which there is no package"),
     ],
     "slurm-queue": [
-        (merged(on_demand(), {"queues": [{"name": "all"}]}), FACTS, "aws.queues[0].name is 'all'; Slurm reserves that name"),
+        (
+            merged(on_demand(), {"queues": [{"name": "all"}]}),
+            FACTS,
+            "aws.queues[0].name is 'all'; default and all have a meaning",
+        ),
     ],
     "slurm-test": [
         (on_demand() | {"slurm": {"testNodes": 1}}, FACTS, "aws.slurm.testNodes is 1; one node has no fabric to measure"),

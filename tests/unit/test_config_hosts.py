@@ -330,7 +330,7 @@ def test_machines_become_a_slurm_cluster_only_if_the_stack_file_has_hosts_slurm(
     [
         (
             {"queue": "default"},
-            "hosts.slurm.queue is 'default'; Slurm reserves that name (slurm.conf(5), PartitionName)",
+            "hosts.slurm.queue is 'default'; default and all have a meaning of their own in Slurm's files and commands",
         ),
         ({"queue": "My Queue"}, "hosts.slurm.queue is 'My Queue'; a queue has 1 to 40 lower-case letters, digits, - and _"),
         (
@@ -355,4 +355,4 @@ def test_a_machine_with_a_name_that_is_reserved_by_slurm_is_refused_only_if_host
     named = given | {"nodes": {"default": "10.0.0.1", "gpu-b": "10.0.0.2"}}
     assert parsed(named).slurm is None
     (found,) = refused(named | {"slurm": {}})
-    assert found.startswith("hosts.nodes has a machine named default, but hosts.slurm is set; Slurm reserves that name")
+    assert found.startswith("hosts.nodes has a machine named default, but hosts.slurm is set; default and all have a meaning")

@@ -225,7 +225,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
     ],
     "slurm-queue": [
-        (on_demand(queue="default"), "oci.pools[0].queue is 'default'; Slurm reserves that name"),
+        (on_demand(queue="default"), "oci.pools[0].queue is 'default'; default and all have a meaning"),
         (on_demand(queue="GPU"), "oci.pools[0].queue is 'GPU'; a queue has 1 to 40 lower-case letters"),
     ],
     "slurm-test": [

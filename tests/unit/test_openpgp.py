@@ -12,7 +12,7 @@ from rehearsal.plugin import openpgp
 
 
 @pytest.mark.parametrize("owner", signing_keys.OWNERS)
-def test_the_public_key_in_images_and_stack_files_belongs_to_the_key_that_signs(owner):
+def test_the_public_key_in_images_and_the_fingerprint_in_stack_files_belong_to_the_key_that_signs(owner):
     assert signing_keys.OWNERS[owner] == (openpgp.public_key(owner), openpgp.fingerprint(owner))
 
 
