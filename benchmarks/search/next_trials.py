@@ -116,7 +116,7 @@ def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
 
 
 def single_rails(reading: Reading) -> List[Trial]:
-    """Return the trials that narrow a cause down to its rails: for each pair one trial per rail, all in the same round."""
+    """Return the trials that narrow a cause down to its rails: for each pair one trial per rail, all at the same time."""
     asked = Round()
     for pair in sorted(reading.links):
         if reading.is_undecided(reading.tables.get(pair, []), reading.is_away_at_times(pair)):

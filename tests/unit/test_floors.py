@@ -233,7 +233,7 @@ def named(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def imported(text: str, package: str) -> set[str]:
-    """Return every module that is imported anywhere in a text, also under TYPE_CHECKING and by a call."""
+    """Return every module outside the standard library that a text imports, also under TYPE_CHECKING and by a call."""
     found = {name for node in ast.walk(ast.parse(text)) for name in named(node, package)}
     return {name for name in found if name.split(".")[0] not in sys.stdlib_module_names}
 
