@@ -1,4 +1,4 @@
-"""Records of measurements, kept beside the stack."""
+"""Records of measurements that are kept in addition to the stack's state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Certificate(Model):
 
 
 class Records(Model):
-    """Records of measurements, kept beside the stack."""
+    """Records of measurements that are kept in addition to the stack's state."""
 
     history: str | None = Field(
         default=".busbar/history",

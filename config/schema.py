@@ -54,7 +54,9 @@ class StackFile(Model):
     kubernetes: Kubernetes | None = Field(default=None, description="The existing cluster, for target kubernetes.")
     measure: Measure = Field(default=Measure(), description="How the cluster is measured.")
     accept: Accept = Field(default=Accept(), description="When the measured cluster is accepted.")
-    records: Records = Field(default=Records(), description="Records of measurements, kept beside the stack.")
+    records: Records = Field(
+        default=Records(), description="Records of measurements that are kept in addition to the stack's state."
+    )
     monitoring: Monitoring = Field(default=Monitoring(), description="What can be monitored on the nodes.")
 
 

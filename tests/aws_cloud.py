@@ -1,4 +1,4 @@
-"""A small stack for the tests of the rehearsed AWS. Its world is a fake that only records calls."""
+"""A small stack for the tests of the rehearsed AWS. Its world is a fake that starts no hosts."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
 
 
 def whole(cloud: Cloud) -> Stack:
-    """A stack that has every kind of resource."""
+    """A stack that has every kind of resource except a Capacity Block."""
     stack = Stack(cloud).network().rules().roles()
     stack.make("KeyPair", "key", keyName="operator", publicKey=PUBLIC_KEY)
     stack.make("Parameter", "parameter", name="/busbar/x/head-host-key", type="String", insecureValue="not written yet")
@@ -301,7 +301,7 @@ def whole(cloud: Cloud) -> Stack:
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack that has every kind of resource, for tests that change nothing."""
+    """A stack that has every kind of resource except a Capacity Block, for tests that change nothing."""
     with pytest.MonkeyPatch.context() as patch:
         made = Fakes(World.at(tmp_path_factory.mktemp("furnished") / "world"))
         made.patch(patch)

@@ -24,7 +24,7 @@ def busbar(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "state/.pulumi/stacks/busbar/dev.json").touch()
     (tmp_path / "config" / "team.created-in").touch()
-    (tmp_path / "config" / "Pulumi.oci.yaml").touch()  # so is it after `make outputs` of a real stack
+    (tmp_path / "config" / "Pulumi.oci.yaml").touch()  # `make outputs` of a real stack leaves this file, too
     return tmp_path
 
 

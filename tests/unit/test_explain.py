@@ -16,9 +16,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "transcripts"
 GPU4 = SHAPES["BM.GPU4.8"]
 
 
-def test_the_published_run_of_two_a100_nodes_is_short_and_shows_the_gate():
+def test_the_published_run_of_two_a100_nodes_is_short_and_the_sentence_states_the_gate():
     said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 2)
-    assert said.splitlines()[0].startswith("all_reduce reached 87.18 GB/s at ")
+    assert said.splitlines()[0].startswith("all_reduce reached 87.18 GB/s at ")  # at the largest size
     assert ": short; the gate requires 1" in said
     assert "is not proven" in said
     assert "# measured, | about what a healthy fabric reaches" in said.splitlines()[-1]

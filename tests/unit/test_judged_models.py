@@ -303,7 +303,7 @@ def test_bytes_and_busbw_that_need_reduction_in_switches_do_not_pass_unless_nccl
     assert (state(line, "transport", many), state(line, "ceiling", many)) == ("short", "unknown")
 
 
-def test_a_busbw_too_high_for_one_transfer_of_each_message_is_unknown_even_with_switches_that_reduce():
+def test_a_busbw_above_what_the_rails_can_carry_is_unknown_even_if_switches_reduce():
     """If switches reduce, each node sends each message once.
 
     The rails of an H100 node carry 400 GB/s, so 64 ranks reach a busbw of at most 400 x 2 x 63 / 64 GB/s.
