@@ -19,13 +19,17 @@ from pathlib import Path
 
 import pulumi
 
-from components.report_findings import reason
+from components.report_findings import look_up_or_refuse
 
 #: Time limit of an export; the state of a thousand resources takes some seconds from a remote backend.
 _EXPORTED_WITHIN_S = 120
 #: A state in a folder or bucket is not written atomically: if it is read during a write, it is truncated or missing. A write
 #: lasts only moments, but occurs whenever another resource of the update completes.
 _EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
+_WHY = (
+    "Nothing is created without the look-up, because a machine that a killed update left running would be billed in addition "
+    "to the new machine."
+)
 #: Environment variable with the path of a file for tools/take_in.py. If a resource is about to be created, but exactly one
 #: machine that the state lacks already runs for the resource, the file gets one line of JSON, [URN, id].
 NOTED = "BUSBAR_LEFT_BEHIND"
@@ -66,14 +70,8 @@ def never_twice(
     async def look(args: pulumi.ResourceHookArgs) -> None:
         if pulumi.runtime.is_dry_run() and not preflight and not looked_for():
             return
-        try:
-            found = await find()
-        except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
-            raise pulumi.RunError(
-                f"Whether a machine already runs for {name} could not be looked up: {reason(error)}. The look-up needs valid "
-                f"credentials and this permission: {right}. Nothing is created without the look-up, because a machine that a "
-                "killed update left running would be billed in addition to the new machine."
-            ) from None
+        what = f"Whether a machine already runs for {name}"
+        found = await look_up_or_refuse(find, what, right, _WHY)
         known = await asyncio.to_thread(ids_in_state) if found else frozenset()
         strange = [one for one in found if one.id not in known]
         if not strange:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import pulumi
@@ -43,6 +43,22 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
         raise pulumi.RunError(
             f"{cloud}.preflight is true, but {what} could not be looked up: {reason(error)}. The look-up needs valid "
             f"credentials and this permission: {right}. To skip such look-ups, set {cloud}.preflight: false."
+        ) from None
+
+
+async def look_up_or_refuse(find: Callable[[], Awaitable[_T]], what: str, right: str, why: str) -> _T:
+    """Return what `find` returns.
+
+    Raises:
+        pulumi.RunError: `find` failed. The message has `what` was looked up, the service's message, the permission that the
+            look-up needs, and `why` nothing is created without the look-up.
+    """
+    try:
+        return await find()
+    except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
+        raise pulumi.RunError(
+            f"{what} could not be looked up: {reason(error)}. The look-up needs valid credentials and this permission: "
+            f"{right}. {why}"
         ) from None
 
 

@@ -15,7 +15,7 @@ import pulumi
 
 from components import terminations
 from components.left_behind import looked_for
-from components.report_findings import reason
+from components.report_findings import look_up_or_refuse
 from components.terminations import Ending
 
 #: What a message calls the machines that Slurm started.
@@ -57,14 +57,8 @@ def asks_first(  # noqa: PLR0913 - each argument depends on the cloud
     async def look(_: pulumi.ResourceHookArgs) -> None:
         if looked_for() or (pulumi.runtime.is_dry_run() and not preflight):
             return
-        try:
-            found = await find()
-        except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
-            raise pulumi.RunError(
-                f"Which machines Slurm has started could not be looked up: {reason(error)}. The look-up needs valid "
-                f"credentials and this permission: {right}. {name} is not created without the look-up, because a new "
-                "controller terminates these machines and ends their jobs."
-            ) from None
+        why = f"{name} is not created without the look-up: a new controller terminates these machines and ends their jobs."
+        found = await look_up_or_refuse(find, "Which machines Slurm has started", right, why)
         if found.renamed:
             raise pulumi.RunError(
                 f"{target}.name was another when Slurm started {', '.join(found.renamed)}. A controller finds its machines by "
