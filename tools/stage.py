@@ -45,8 +45,10 @@ _PATIENCE_S = 300
 _UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
 #: The program that enters a world, run without site packages: it needs none, and starts twice as fast without them.
 _DOOR = (sys.executable, "-IS", "rehearsal/enter")
-#: Values of `measure.run` for the repeats: this machine may have been busy, so a measurement is repeated up to twice.
-AGAIN = (101, 102)
+#: Values of `measure.run` for the repeats: this machine may have been busy, so a measurement is repeated up to three times.
+AGAIN = (101, 102, 103)
+#: How long a repeat waits for other processes if the ranks of the last measurement waited for a processor.
+_CALM_WITHIN_S = 60
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
 #: By name of a stack: the files of a backend in which that stack was just created, and the salt line for its stack file.
 _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
@@ -245,7 +247,7 @@ class Stage:
         return self.up("--exclude", "**::acceptance-accept-verdict", **changes)
 
     def pass_by(self, *words: str, near: float = 0, **changes: Any) -> Finished:
-        """Update the stack with `changes`; without a pass, measure up to twice more, because this machine may be busy.
+        """Update the stack with `changes`; without a pass, measure up to three times more, because this machine may be busy.
 
         A pass whose share of the wire is below `near` does not count. `words` belong to the first update only.
         `self.passed` are the changes of the last update.
@@ -255,17 +257,19 @@ class Stage:
         for again in AGAIN:
             slow = found.status == 0 and near > 0 and self.outputs()["measured"]["wire_efficiency"] < near
             if slow or (found.status != 0 and "verdict" in found.text):
+                self._wait_if_busy()
                 self.passed = merged(changes, {"measure": {"run": again}})
                 last = self.up(**self.passed)
                 found = Finished(last.status, found.text + last.text, found.seconds + last.seconds)
         return found
 
     def short_by(self, kind: str, **changes: Any) -> Finished:
-        """Update with `changes`; if the search finds no culprit `kind`, update up to twice more: this machine may be busy."""
+        """Update with `changes`; if the search finds no culprit `kind`, update up to thrice more: this machine may be busy."""
         found = self.up(**changes)
         for again in AGAIN:
             searched = self.outputs()["measured"]["search"] or {"culprits": []}
             if found.status != 0 and kind not in {one["kind"] for one in searched["culprits"]}:
+                self._wait_if_busy()
                 found = self.up(**merged(changes, {"measure": {"run": again}}))
         return found
 
@@ -281,6 +285,13 @@ class Stage:
     def busy(self) -> bool:
         """Tell whether ranks of the last measurement, or of its retest, waited for a processor of this machine."""
         return any("this machine: " in reason for reason in self.outputs()["measured"]["reasons"])
+
+    def _wait_if_busy(self) -> None:
+        """If ranks of the last measurement waited for a processor, wait until few processes want one, for at most a minute."""
+        end = time.monotonic() + _CALM_WITHIN_S
+        if self.busy():
+            while time.monotonic() < end and _runnable() > 2 * (os.cpu_count() or 1):
+                time.sleep(2)
 
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes`, but do not measure; an old measurement stays until the next `up` measures."""
@@ -404,6 +415,11 @@ def left_of(world: Path) -> list[str]:
     running = [one.parent.name for one in Path("/proc").glob("[0-9]*/environ") if _mentions(one, str(world))]
     files = [str(one) for one in world.rglob("*") if one.is_file()]
     return [*spaces, *mounts, *(f"process {number}" for number in running), *files]
+
+
+def _runnable() -> int:
+    """Return how many processes of this machine run or wait for a processor (proc(5), /proc/loadavg)."""
+    return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
 
 
 def _mentions(environ: Path, text: str) -> bool:
