@@ -208,7 +208,7 @@ def test_a_user_runs_commands_in_an_image_of_a_registry_but_after_the_job_no_con
     assert sorted(line for line in said.splitlines() if ": " not in line) == [folder, folder, "alice", "alice"], said
     assert "cannot access '/home/alice'" in said, "only what was asked for is mounted"
     assert stage.on_host(f"{run} --container-image={image} ls /usr/local").split().count("cuda") == 2
-    assert stage.on_host(f"{run} enroot list").split() == []
+    assert stage.on_host(f"{run} --quiet enroot list").split() == []
 
 
 def test_slurms_database_has_the_jobs_with_their_gpus_and_can_be_queried_on_a_node_too(built, cloud):
