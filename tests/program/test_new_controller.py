@@ -30,6 +30,13 @@ def started(name: str = "training", **tags: str) -> dict[str, dict[str, str]]:
     return {"i-8": its, "i-9": its}
 
 
+def refusal() -> str:
+    """Return why the hook of the login node refuses; fail if it does not."""
+    with pytest.raises(pulumi.RunError) as refused:
+        asked(HOOKS[HOOK])
+    return str(refused.value)
+
+
 def aws(running: dict[str, dict[str, str]], *, preview: bool = False, **changes: Any) -> None:
     program(SLURM | changes, running=running, preview=preview)
 
@@ -58,9 +65,7 @@ def test_on_aws_a_new_controller_is_refused_with_the_nodes_that_slurm_started_an
     aws({})
     asked(HOOKS[HOOK])
     aws(started())
-    with pytest.raises(pulumi.RunError) as refused:
-        asked(HOOKS[HOOK])
-    assert str(refused.value) == (
+    assert refusal() == (
         "aws.allowReplace is 0, and 2 running machines would be terminated by this update (2 x p5.48xlarge of Slurm's nodes, "
         "110.08 USD an hour by list price: i-8 (10.1.0.20), i-9 (10.1.0.19)): the login node is Slurm's controller, and a new "
         "login node terminates all nodes that Slurm started and ends their jobs, and the capacity may not be available again. "
@@ -103,9 +108,7 @@ def test_without_preflight_only_an_update_asks_which_nodes_slurm_started():
 
 def test_a_changed_name_of_the_cluster_is_refused_because_no_controller_would_find_the_nodes():
     aws(started("old"), allowReplace=2)
-    with pytest.raises(pulumi.RunError) as refused:
-        asked(HOOKS[HOOK])
-    assert str(refused.value) == (
+    assert refusal() == (
         "aws.name was another when Slurm started i-8 (10.1.0.20), i-9 (10.1.0.19). A controller finds its machines by this "
         "name, so after this update nothing would terminate these machines, and they would be billed. Undo the change of "
         "aws.name, or terminate the machines before you change it."
@@ -118,9 +121,7 @@ def test_no_new_controller_is_created_if_the_account_does_not_say_which_nodes_sl
 
     cloud, _ = program(SLURM)
     cloud.answers["getInstances"] = refuse
-    with pytest.raises(pulumi.RunError) as refused:
-        asked(HOOKS[HOOK])
-    assert str(refused.value) == (
+    assert refusal() == (
         "Which machines Slurm has started could not be looked up: UnauthorizedOperation: not allowed. The look-up needs valid "
         "credentials and this permission: ec2:DescribeInstances. cluster-login-instance is not created without the look-up: "
         "a new controller terminates these machines and ends their jobs."
@@ -131,9 +132,7 @@ def test_on_oci_a_new_controller_is_refused_with_the_nodes_of_the_networks_that_
     oci()
     asked(HOOKS[HOOK])
     account["clusterNetworks"] += [network("busbar-gpu-slurm-0a1b2c3d"), network("busbar-gpu", stack="dev")]
-    with pytest.raises(pulumi.RunError) as refused:
-        asked(HOOKS[HOOK])
-    said = str(refused.value)
+    said = refusal()
     assert said.startswith("oci.allowReplace is 0, and 2 running machines would be terminated by this update (2 x BM.GPU")
     assert (
         "of Slurm's nodes, price unknown: inst-0 (busbar-gpu-slurm-0a1b2c3d), inst-1 (busbar-gpu-slurm-0a1b2c3d)): the lo"
