@@ -42,14 +42,15 @@ def main(ask: Dict[str, Any]) -> None:
             _remove(kubectl, ask)
         return
     refuse_unfit(kubectl, ask)
-    _refuse_foreign(kubectl, ask)
+    there = {(kind, name): kubectl.get(kind, name) for kind, name in ask["objects"]}
+    _refuse_foreign(there, ask)
     _end_former(kubectl, ask)
     job = kubectl.get(ask["job"], _JOB)
     if job is not None and _is_another(job, ask["template"]):
         _say("the {} has ended or needs other pods; it is deleted with its pods and created again".format(job["kind"]))
         _end(kubectl, ask["job"], _JOB)
     _end_ended(kubectl, ask)
-    space = kubectl.get("namespace", ask["namespace"])
+    space = there["namespace", ask["namespace"]]
     _apply(kubectl, ask["manifest"] if space and not _is_ours(space, ask) else "---\n".join((ask["space"], ask["manifest"])))
     print(json.dumps({"schema": 1, "kind": "pods", "pods": _running(kubectl, ask)}, sort_keys=True))
 
@@ -68,14 +69,14 @@ def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
     return all(labels.get(key) == value for key, value in ask["labels"].items())
 
 
-def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+def _refuse_foreign(there: Dict[Tuple[str, str], Optional[Dict[str, Any]]], ask: Dict[str, Any]) -> None:
     """Exit with a message if an object that is not the stack's has the kind and name of one of the stack's objects.
 
-    A namespace is refused only if it is another stack's: users create a namespace for the secret that pulls the image.
+    `there` has, by kind and name, what the cluster has under the names of the stack's objects. A namespace is refused only if
+    it is another stack's: users create a namespace for the secret that pulls the image.
     """
     foreign = []
-    for kind, name in ask["objects"]:
-        found = kubectl.get(kind, name)
+    for (kind, name), found in there.items():
         if found is not None and not _is_ours(found, ask):
             labels = found["metadata"].get("labels", {})
             if kind == "namespace" and labels.get(_MANAGED) != ask["labels"][_MANAGED]:
