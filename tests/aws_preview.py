@@ -80,7 +80,7 @@ def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool 
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: seen.told.append(text))
     monkeypatch.chdir(ROOT)
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws-efa", preview=preview)
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws-efa", organization="organization", preview=preview)
     given = texts(groups("aws-efa", **merged(_QUIET, changes)))
     pulumi.runtime.set_all_config({f"busbar:{key}": text for key, text in given.items()})
 

@@ -134,7 +134,7 @@ def program(
     """Run the cluster on a recording engine until it is idle; return the recorded registrations and the cluster's outputs."""
     cloud = Cloud(running or {}, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=preview)
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", organization="organization", preview=preview)
     seen: dict[str, Any] = {}
     wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, changes or {}))))
     assert isinstance(wanted, Aws), wrong

@@ -365,7 +365,7 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     REGISTERED.clear()
     engine = Engine(lines, members=members)
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
+    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", organization="organization", preview=preview)
     pulumi.runtime.set_all_config(configuration(**changes) | {"oci:region": "us-rehearsed-1"})
 
     @pulumi.runtime.test

@@ -33,7 +33,7 @@ def demand(
     from busbar_certificate import require_certificate  # noqa: PLC0415 - the line above puts its folder on the path
 
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", preview=preview)
+    pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", organization="organization", preview=preview)
     noted: list[dict[str, Any]] = []
 
     @pulumi.runtime.test

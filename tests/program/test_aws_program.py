@@ -608,7 +608,7 @@ def test_a_security_group_is_used_only_after_all_its_rules_exist():
     """The test checks what the group's id waits for, because the order of registrations could also be right by chance."""
     cloud = Cloud({}, "")
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
+    pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", organization="organization", preview=False)
     wanted, _ = read.group("aws", Aws, json.dumps(settled(merged(WANTED, STORED))))
     waits: dict[str, set[str]] = {}
 

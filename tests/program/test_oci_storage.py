@@ -54,7 +54,7 @@ def recorded(register: Callable[[], None], *exports: str) -> Recorder:
     recorder = Recorder()
     recorder.exports = list(exports) or recorder.exports
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(recorder, project="busbar", stack="oci", preview=False)
+    pulumi.runtime.set_mocks(recorder, project="busbar", stack="oci", organization="organization", preview=False)
     pulumi.runtime.test(register)()
     return recorder
 

@@ -104,7 +104,7 @@ def run(records: dict[str, Any], *, share: float = 0.98, preview: bool = False) 
     }
     engine = Engine(lines)
     asyncio.set_event_loop(asyncio.new_event_loop())
-    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", preview=preview)
+    pulumi.runtime.set_mocks(engine, project="busbar", stack="dev", organization="organization", preview=preview)
     pulumi.runtime.set_all_config(configuration(records=records) | {"oci:region": "us-rehearsed-1"})
 
     @pulumi.runtime.test
