@@ -34,7 +34,8 @@ class Mounts:
     Attributes:
         lustre: DNS name and mount name of a Lustre file system, None if there is none; it is mounted at `lustre_at`.
         lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; if empty, any key that is served is accepted.
-        lustre_efa: sha256 of AWS's archive that sets Lustre up over EFA; if empty, Lustre is mounted without EFA.
+        lustre_efa: sha256 of AWS's archive that sets Lustre up over EFA. Without it, and on a machine without EFA devices,
+            Lustre is mounted over TCP.
         home: DNS name of an OpenZFS file system, empty if there is none; it is mounted at `home_at`.
         login_home: whether the login user's home is a folder of `home`, the same folder on all machines.
         options: mount options for all file systems, in addition to the options of each kind.
@@ -177,7 +178,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         *fabric,
         aws_steps.scratch(boot.image),
         *([enroot.enroot(boot.image.packages, boot.enroot, SCRATCH, boot.enroot_sha256)] if boot.enroot else []),
-        *_mounts(boot.image, boot.mounts),
+        *_mounts(boot.image, boot.mounts, efa=boot.efa > 0),
         *_slurm(boot),
         steps.sshd_for_bursts(),
         aws_steps.reload_sshd(),
@@ -185,8 +186,8 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
     return custom_steps.around(work, boot.actions)
 
 
-def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
-    return [*_home(image, mounts), *_lustre(image, mounts)]
+def _mounts(image: MachineImage, mounts: Mounts, *, efa: bool = False) -> list[steps.Step]:
+    return [*_home(image, mounts), *_lustre(image, mounts, efa=efa)]
 
 
 def _home(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
@@ -201,11 +202,11 @@ def _slurm(boot: LoginBoot | ComputeBoot) -> list[steps.Step]:
     return slurm_steps.install(boot.image.packages, boot.image.login, homes, boot.slurm)
 
 
-def _lustre(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
+def _lustre(image: MachineImage, mounts: Mounts, *, efa: bool = False) -> list[steps.Step]:
     if not mounts.lustre:
         return []
     work = [aws_steps.keep_kernel(image), aws_steps.lustre_client(image, mounts.lustre_key)]
-    over_efa = mounts.lustre_efa
+    over_efa = mounts.lustre_efa if efa else ""
     work += [aws_steps.lustre_over_efa(over_efa)] if over_efa else [aws_steps.lustre_over_front_end()]
     return [
         *work,

@@ -37,9 +37,8 @@ def spec(stage, name, number, family, *, rails=32, **more):
     if rails:
         boot = ComputeBoot(image=image, timezone="Asia/Tokyo", keys=keys, mounts=MOUNTS, efa=rails, stack=STACK)
     else:
-        plain = replace(MOUNTS, lustre_efa="")
         boot = LoginBoot(
-            image=image, timezone="Asia/Tokyo", keys=keys, mounts=plain, region="ap-northeast-1", parameter=PARAMETER
+            image=image, timezone="Asia/Tokyo", keys=keys, mounts=MOUNTS, region="ap-northeast-1", parameter=PARAMETER
         )
     made = hosts.HostSpec(
         id=name,

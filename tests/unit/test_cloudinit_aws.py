@@ -74,6 +74,13 @@ def test_every_first_boot_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.yaml", TEXTS[name])
 
 
+def test_only_machines_with_efa_devices_mount_lustre_over_efa():
+    mounts = replace(MOUNTS, lustre_efa="e" * 64)
+    over_tcp = [login("ubuntu2204", mounts), node("ubuntu2204", mounts, 0)]
+    assert ["lustre-over-efa" in render(boot) for boot in (*over_tcp, node("ubuntu2204", mounts))] == [False, False, True]
+    assert all("lustre-network" in render(boot) for boot in over_tcp)
+
+
 def test_every_reviewed_first_boot_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.glob("aws-*")} == set(TEXTS)
 
