@@ -95,7 +95,8 @@ class ControlPlane(KubectlHost):
             connection=self._connection,
             source=pulumi.FileAsset(file),
             remote_path=there,
-            triggers=list(triggers),
+            # Another host does not have the file, and a changed connection by itself copies nothing.
+            triggers=[*triggers, self.machine.address],
             opts=opts,
         )
 

@@ -90,6 +90,12 @@ def test_target_kubernetes_registers_only_commands(cluster):
     assert not found.invokes
 
 
+def test_the_runner_is_copied_again_if_kubectl_runs_on_another_host(cluster):
+    copies = [inputs for kind, _, inputs in cluster().resources if kind == "command:remote:CopyToRemote"]
+    assert copies
+    assert {inputs["triggers"][-1] for inputs in copies} == {"10.138.61.49"}
+
+
 def test_the_command_that_applies_the_kubernetes_objects_also_removes_these_objects(cluster):
     inputs = named(cluster(), "cluster-objects")
     assert inputs["create"] == f"exec {remote_scripts.PYTHON}"
