@@ -1,4 +1,4 @@
-"""Files of a controller with dynamic nodes: programs that Slurm calls, and timers that carry out requests and test machines."""
+"""Files of a controller with dynamic nodes: programs that Slurm calls, and timers of the programs that run again and again."""
 
 import io
 import os
@@ -15,6 +15,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
 #: Time limit of a run of `reconcile`. A longer run is killed, and the next run continues its work.
 RUN_TIMEOUT_S = 600
 _PERIOD_S = 5
+_COPY_PERIOD_S = 10
 
 
 def archive() -> bytes:
@@ -41,16 +42,18 @@ def wrappers() -> Dict[str, str]:
 
 
 def timers() -> Dict[str, str]:
-    """Return the units of `reconcile` and of new machines' tests; systemd restarts each program a few seconds after its end."""
+    """Return the units of the programs that run again and again; systemd restarts each program a few seconds after its end."""
     # The unit of the tests has no time limit: each test has a time limit of its own, and the unit runs until no test is left,
     # because a test that becomes due while other tests run joins them at once.
     return {
         **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),
+        # The copy has a unit of its own, so that a file server that does not answer does not delay `reconcile`.
+        **_timer("busbar-jobs", "keep-jobs", "Copy Slurm's jobs for the next controller", str(RUN_TIMEOUT_S), _COPY_PERIOD_S),
     }
 
 
-def _timer(name: str, verb: str, duty: str, timeout: str) -> Dict[str, str]:
+def _timer(name: str, verb: str, duty: str, timeout: str, period_s: int = _PERIOD_S) -> Dict[str, str]:
     service = [
         *(MARK, "[Unit]", f"Description={duty}", "After=network-online.target slurmctld.service", ""),
         *("[Service]", "Type=oneshot", f"ExecStart=/usr/bin/env python3 {ARCHIVE} {verb}"),
@@ -58,7 +61,7 @@ def _timer(name: str, verb: str, duty: str, timeout: str) -> Dict[str, str]:
     ]
     timer = [
         *(MARK, "[Unit]", f"Description={duty}, every few seconds", ""),
-        *("[Timer]", f"OnBootSec={_PERIOD_S}", f"OnUnitInactiveSec={_PERIOD_S}", "AccuracySec=1", ""),
+        *("[Timer]", f"OnBootSec={period_s}", f"OnUnitInactiveSec={period_s}", "AccuracySec=1", ""),
         *("[Install]", "WantedBy=timers.target"),
     ]
     return {f"{name}.service": "\n".join(service) + "\n", f"{name}.timer": "\n".join(timer) + "\n"}

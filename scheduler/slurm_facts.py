@@ -27,13 +27,13 @@ def facts() -> Dict[str, Any]:
     if lacks:
         return {"lacks": lacks}
     counted = dict(re.findall(r"(\w+)=(\S+)", _said(["slurmd", "-C"])))
-    versions = re.findall(r"\d+\.\d+\.\d+", _said(["slurmd", "-V"]))
-    if not versions:
+    its_version = version()
+    if not its_version:
         return {"lacks": ["slurmd that reports its version (slurmd -V)"]}
     return {
         "lacks": [],
         "controls": shutil.which("slurmctld", path=_PATH) is not None,
-        "version": versions[0],
+        "version": its_version,
         "hostname": socket.gethostname().split(".")[0],
         "uid": os.getuid(),
         "slurm_uid": _number_of("slurm"),
@@ -45,6 +45,11 @@ def facts() -> Dict[str, Any]:
         "first_line": _first_line(_CONF),
         "running": _running(),
     }
+
+
+def version() -> str:
+    """Return the version of this machine's Slurm, such as 22.05.8; empty if slurmd does not report it."""
+    return next(iter(re.findall(r"\d+\.\d+\.\d+", _said(["slurmd", "-V"]))), "")
 
 
 def uses_cgroups(found: List[Dict[str, Any]]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from own_folders import OWN_FOLDERS
 
 from scheduler import accounting, programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue
+from scheduler.elastic.controller import KEY
 from scheduler.files import files, scripts
 from scheduler.slurm_conf import MARK
 from scheduler.units import units
@@ -86,6 +88,20 @@ install -m 755 "$2/systemctl" /usr/local/bin/systemctl
 ssh-keygen -q -t ed25519 -N '' -f /run/host-key
 exec /usr/sbin/sshd -D -e -f /dev/null -h /run/host-key -o UsePAM=yes -o PidFile=none -o PasswordAuthentication=no \
   -o "SetEnv=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" > /var/log/sshd.log 2>&1
+"""
+
+
+#: Installs the controller as an update does, but with a cloud that has no machines.
+INSTALL = """
+import sys
+sys.path.insert(0, "/run/programs.pyz")
+sys.argv[0] = "/run/programs.pyz"
+from scheduler.elastic import __main__ as program, cloud
+class Empty(cloud.Cloud):
+    def listing(self):
+        return cloud.Listing([], {})
+program._CLOUDS["none"] = lambda given: Empty()
+sys.exit(program.main(["install"]))
 """
 
 
@@ -201,20 +217,22 @@ class World:
         """Set up the controller as an update does; return why it failed, or an empty text."""
         # Installing the package of slapd starts the package's own slapd, so this method starts that slapd, too.
         self.head.sh("systemctl restart slapd", check=True)
+        self.head.sh(f"install -d {Path(KEY).parent} && ssh-keygen -q -t ed25519 -N '' -f {KEY}", check=True)
         return self.install()
 
     def install(self) -> str:
         document = {
             "files": {**files(self.slurm), **scripts()},
             "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]},
-            "settings": {"sets": {}, "cloud": {}, "join": {"user": "root"}, "static": {}},
+            "settings": {"sets": {}, "cloud": {"name": "none"}, "join": {"user": "root"}, "static": {}},
+            "jobs": {"home": HOME, "folder": f"{HOME}/.busbar-slurm/busbar.dev"},
             "shared": f"{HOME}/.busbar",
             "allowed": ["oci.allowReplace", 0],
             "accounting": accounting.document(self.slurm, MARK),
             "users": {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"},
         }
         self.head.sh("cat > /run/programs.pyz", programs.archive(), check=True)
-        return self.head.sh("python3 -IS /run/programs.pyz install", json.dumps(document).encode()).stderr
+        return self.head.sh(f"python3 -IS -c {shlex.quote(INSTALL)}", json.dumps(document).encode()).stderr
 
     def join(self, name: str) -> subprocess.CompletedProcess[str]:
         """Turn a machine into a node, with the files that the controller's own program would send to the machine."""

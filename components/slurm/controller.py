@@ -204,6 +204,7 @@ class Controller(pulumi.ComponentResource):
             "units": {"slurmctld.service": units.units(address)["slurmctld.service"]},
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
+            "jobs": {"home": home, "folder": f"{home.rstrip('/')}/.busbar-slurm/{pulumi.get_project()}.{pulumi.get_stack()}"},
             "allowed": [f"{self._cloud}.allowReplace", allowed],
         }
         if logins:

@@ -1,7 +1,7 @@
 """Refuses a new login node that would terminate machines that Slurm started, until the stack file allows their number.
 
-With Slurm, the login node is the controller: programs on it launch and terminate machines. A new controller does not know the
-jobs of the old controller, and terminates all machines that the old controller launched. If the stack file no longer has
+With Slurm, the login node is the controller: programs on it launch and terminate machines. A new controller takes over the
+jobs of the old controller, but terminates all machines that the old controller launched. If the stack file no longer has
 `slurm`, the update terminates these machines, too. So before the engine creates the login node, the program asks the account
 for these machines: in an update, and with `preflight` in a preview.
 """
@@ -20,7 +20,10 @@ from components.terminations import Ending
 
 #: What a message calls the machines that Slurm started.
 STARTED = "Slurm's nodes"
-_WHY = "the login node is Slurm's controller, and a new login node terminates all nodes that Slurm started and ends their jobs"
+_WHY = (
+    "the login node is Slurm's controller, and a new login node terminates all nodes that Slurm started (jobs that run there "
+    "start again from the beginning, or end if they must not be requeued)"
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,10 @@ def asks_first(  # noqa: PLR0913 - each argument depends on the cloud
     async def look(_: pulumi.ResourceHookArgs) -> None:
         if looked_for() or (pulumi.runtime.is_dry_run() and not preflight):
             return
-        why = f"{name} is not created without the look-up: a new controller terminates these machines and ends their jobs."
+        why = (
+            f"{name} is not created without the look-up: a new controller terminates these machines, whose jobs then start "
+            "again or end."
+        )
         found = await look_up_or_refuse(find, "Which machines Slurm has started", right, why)
         if found.renamed:
             raise pulumi.RunError(

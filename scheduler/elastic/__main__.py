@@ -2,7 +2,8 @@
 
 `identity CLOUD` and then `install` set up this machine as the controller, before any other program runs. `resume`, `suspend`
 and `resume-failed` record Slurm's requests, and `reconcile` carries these requests out. `entry-tests` runs the tests that
-machines must pass before they become nodes. `sweep` terminates all machines.
+machines must pass before they become nodes. `keep-jobs` copies Slurm's jobs for the next controller. `sweep` terminates all
+machines.
 """
 
 import json
@@ -10,7 +11,8 @@ import os
 import sys
 from typing import Any, Callable, Dict, List
 
-from scheduler.elastic import controller, entry, join, reconcile, settings, spool, sweep
+from scheduler import slurm_facts
+from scheduler.elastic import controller, entry, handover, join, reconcile, settings, spool, sweep
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.oci import Oci
@@ -18,6 +20,7 @@ from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State, only_one
 from scheduler.elastic.work import CLOSED, Work
 from scheduler.programs import RUN_TIMEOUT_S
+from scheduler.users.refusal import RefusalError
 
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
 #: How long `sweep` waits for a run of `reconcile` (s); systemd kills that run earlier, after RUN_TIMEOUT_S.
@@ -36,20 +39,42 @@ def main(argv: List[str]) -> int:
         print(json.dumps(controller.identity(argv[1]), sort_keys=True))
         return 0
     if verb == "install":
-        controller.install(sys.stdin.read(), os.path.abspath(sys.argv[0]))
+        controller.install(sys.stdin.read(), os.path.abspath(sys.argv[0]), _cloud)
         return 0
     known = settings.load()
     if verb == "entry-tests":
         entry.all_due(entry.Desk(os.path.join(settings.FOLDER, entry.FOLDER)), entry.over_ssh(known))
         return 0
+    if verb == "keep-jobs":
+        return _keep_jobs(known)
     return _alone(verb, known, folder)
+
+
+def _cloud(given: Dict[str, Any]) -> Cloud:
+    return _CLOUDS[given["name"]](given)
+
+
+def _keep_jobs(known: settings.Settings) -> int:
+    if known.jobs and not _given() and not os.path.exists(os.path.join(settings.FOLDER, CLOSED)):
+        said = handover.keep(handover.Place(**known.jobs), controller.public_key(), slurm_facts.version, settings.FOLDER)
+        if said:
+            print(said)
+    return 0
+
+
+def _given() -> bool:
+    """Whether another controller has taken over."""
+    return os.path.exists(os.path.join(settings.FOLDER, handover.GIVEN))
 
 
 def _alone(verb: str, known: settings.Settings, folder: str) -> int:
     """Run a program that calls the cloud, under a lock, so that only one such program runs at a time."""
-    cloud, lock = _CLOUDS[known.cloud["name"]](known.cloud), os.path.join(settings.FOLDER, "lock")
+    cloud, lock = _cloud(known.cloud), os.path.join(settings.FOLDER, "lock")
     if verb == "sweep":
-        return _sweep(cloud, lock)
+        return _sweep(cloud, lock, known)
+    if _given():
+        print("another controller has taken over")
+        return 0
     with only_one(lock) as mine:
         if not mine:
             print("another run is at work and carries out the requests")
@@ -60,8 +85,11 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
     return 0
 
 
-def _sweep(cloud: Cloud, lock: str) -> int:
-    """Let nothing start any more, wait until a run of `reconcile` has ended, and terminate all machines."""
+def _sweep(cloud: Cloud, lock: str, known: settings.Settings) -> int:
+    """Let nothing start any more, wait until a run of `reconcile` has ended, and terminate all machines.
+
+    Then remove the copy of Slurm's jobs: if the file system is kept, a later stack must not run these jobs.
+    """
     with open(os.path.join(settings.FOLDER, CLOSED), "w", encoding="utf-8"):
         pass
     with only_one(lock, _RUN_ENDS_S) as mine:
@@ -69,7 +97,13 @@ def _sweep(cloud: Cloud, lock: str) -> int:
             why = f"another run of `reconcile` or `sweep` has not ended within {_RUN_ENDS_S} s"
             print(f"machines that Slurm started may still run, because {why}")
             return 1
-        return sweep.all_machines(cloud, known=_started())
+        status = sweep.all_machines(cloud, known=_started())
+    if not status and known.jobs:
+        try:
+            handover.forget(handover.Place(**known.jobs), controller.public_key())
+        except (OSError, RefusalError) as error:
+            print(f"a later stack of this name with the same home file system would run the jobs again: {error}")
+    return status
 
 
 def _started() -> List[str]:

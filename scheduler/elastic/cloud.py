@@ -1,4 +1,4 @@
-"""The six calls that the controller's programs make to a cloud: zones, launch, listing, places, closed and terminate."""
+"""The calls that the controller's programs make to a cloud: zones, launch, listing, places, closed, adopt and terminate."""
 
 from typing import Any, Callable, Collection, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -145,6 +145,22 @@ class Cloud:
         """
         del sets
         return {}
+
+    def adopt(self, launches: Dict[str, Dict[str, Any]], present: Sequence[Dict[str, Any]]) -> List[str]:
+        """Make launches use present settings, so that earlier settings can be deleted; running machines stay as they are.
+
+        Return what still uses earlier settings; the call must be repeated until the result is empty. A cloud that can delete
+        settings in use returns an empty list.
+
+        Args:
+            launches: the set's present `Launch.spec` of each launch, by token.
+            present: the present `Launch.spec` of every set.
+
+        Raises:
+            CloudError: the call failed.
+        """
+        del launches, present
+        return []
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines; it is no error if some are terminated already.

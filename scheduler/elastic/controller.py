@@ -8,13 +8,15 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import http_client, join, places, removed_nodes, settings, work
+from scheduler.elastic import earlier_launches, handover, http_client, join, places, removed_nodes, settings, work
+from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State
 from scheduler.users import controller_setup
+from scheduler.users.refusal import RefusalError
 
 #: The controller's own key pair: created here, and only the public key leaves this machine.
 KEY = "/etc/busbar/id_ed25519"
@@ -51,8 +53,6 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
             timeout=_TIMEOUT_S,
             check=True,
         )
-    with open(KEY + ".pub", encoding="utf-8") as source:
-        public = source.read().strip()
     region = ""
     if cloud in _REGION:
         url, headers = _REGION[cloud]
@@ -64,10 +64,16 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
         region = answer.body.decode().strip()
         if answer.status != 200 or not region:  # noqa: PLR2004 - success
             sys.exit(f"{unknown}: the service answers {answer.status} to {url}")
-    return {"public_key": public, "facts": facts, "region": region}
+    return {"public_key": public_key(), "facts": facts, "region": region}
 
 
-def install(text: str, own: str) -> None:
+def public_key() -> str:
+    """Return the controller's public key."""
+    with open(KEY + ".pub", encoding="utf-8") as source:
+        return source.read().strip()
+
+
+def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) -> None:
     """Write the contents of the JSON `text` (`files` and `units` by name, `settings`, `shared`), and start the daemons.
 
     Exits with a message, before anything is written, if nodes on which jobs run would be removed and `allowed` is too small.
@@ -75,16 +81,19 @@ def install(text: str, own: str) -> None:
     Args:
         text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own.
             `allowed` has the key that allows terminations, as users type it, and its value.
+            `jobs` has `home`, the mount point of the home folders, and the `folder` below it for the copy of Slurm's jobs.
             `logins`, `accounting` and `users` are optional: `logins` has id and address of each login node except this machine,
             by name; `accounting` is the result of `scheduler.accounting.document`; `users` is the argument of
             `scheduler.users.controller_setup.set_up`.
         own: path of this zipapp.
+        cloud_of: returns the cloud for the `cloud` of the settings.
     """
     given = json.loads(text)
     if "plugstack.conf" in given["files"] and not os.path.exists(plugins.PYXIS):
         sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it, srun would start nothing")
     wanted = settings.read(given["settings"])
-    state = State.load(os.path.join(settings.FOLDER, "state.json"))
+    cloud = cloud_of(given["settings"]["cloud"])
+    state = _state()
     refused = removed_nodes.refusal(state, wanted, Slurm().states, *given["allowed"])
     if refused:
         sys.exit(refused)
@@ -95,6 +104,8 @@ def install(text: str, own: str) -> None:
     spool = os.path.join(settings.FOLDER, "wanted")
     os.makedirs(spool, mode=0o755, exist_ok=True)
     node_setup.give(spool, "slurm")
+    place = _place(given["jobs"])
+    given["settings"]["jobs"] = place._asdict()
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
     os.makedirs(given["shared"], mode=0o755, exist_ok=True)
     node_setup.give(given["shared"], given["settings"]["join"]["user"])
@@ -108,6 +119,7 @@ def install(text: str, own: str) -> None:
     if given.get("accounting"):
         node_setup.set_up(dict(node, units={}))  # starts munge, which the database needs; slurmctld needs the database
         accounting_setup.set_up(given["accounting"])
+    _take_over(place, cloud)
     node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):
         controller_setup.set_up(given["users"])
@@ -117,6 +129,40 @@ def install(text: str, own: str) -> None:
             sys.exit(f"no job can be submitted on {name} at {address}, which the controller could not set up: {why}")
     # The timers start last, so that an installation that fails starts no machine.
     _start_timers()
+    _tell(earlier_launches.adopt(cloud, wanted, _state))
+
+
+def _state() -> State:
+    return State.load(os.path.join(settings.FOLDER, "state.json"))
+
+
+def _tell(warning: str) -> None:
+    if warning:
+        print(warning, file=sys.stderr)
+
+
+def _place(given: Dict[str, str]) -> handover.Place:
+    """Return where the copy of Slurm's jobs is; a file system that was once mounted must be mounted."""
+    mounted = os.path.ismount(given["home"])
+    if not mounted and os.path.exists(settings.CONFIGURATION):
+        mounted = bool((settings.load(settings.CONFIGURATION).jobs or {}).get("mounted"))
+    place = handover.Place(mounted=mounted, state=slurm_conf.STATE, **given)
+    try:
+        handover.refuse_unmounted(place)
+    except RefusalError as refusal:
+        sys.exit(str(refusal))
+    return place
+
+
+def _take_over(place: handover.Place, cloud: Cloud) -> None:
+    """Take over the jobs of this stack's earlier controller and terminate its machines, before slurmctld starts."""
+    second = handover.is_second(place, public_key())
+    try:
+        _tell(handover.take(place, public_key(), slurm_facts.version()))
+    except (OSError, RefusalError) as error:
+        sys.exit(f"the jobs of the earlier controller could not be taken over: {error}")
+    if second:
+        _tell(earlier_launches.end(cloud))
 
 
 def _start_timers() -> None:

@@ -26,7 +26,8 @@ _NOT_FOUND = 404
 #: The service refuses to change a resource while another change of that resource runs (OCI API, "API Errors", status 409).
 _OTHER_CHANGE = "IncorrectState"
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
-_GONE = ("TERMINATING", "TERMINATED")
+_ENDED = "TERMINATED"
+_GONE = ("TERMINATING", _ENDED)
 #: The service deletes a network whose launch has failed, and still lists the network for a day. So this module checks deleted
 #: networks for failed launches, but only networks that were created less than this long ago: every launch
 #: succeeds or fails much sooner.
@@ -168,6 +169,27 @@ class Oci(Cloud):
         """Return each machine's cluster network and place in that network; there is no RDMA between cluster networks."""
         said = ask(_WHERE, machines)
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
+
+    def adopt(self, launches: Dict[str, Dict[str, Any]], present: Sequence[Dict[str, Any]]) -> List[str]:
+        """Return the networks whose pool refers to another instance configuration than the present ones.
+
+        OCI deletes no instance configuration to which a pool refers (409 Conflict, oci-hpc issue 11). A pool can be given
+        another configuration, which affects only new machines (UpdateClusterNetworkInstancePoolDetails).
+        """
+        left = []
+        kept = {spec["configuration"] for spec in present}
+        for one in self._all("/clusterNetworks"):
+            if not self._is_ours(one) or one["lifecycleState"] == _ENDED:
+                continue
+            for pool in one.get("instancePools") or []:
+                if pool.get("instanceConfigurationId") in kept:
+                    continue
+                left.append(one["id"])
+                spec = launches.get(one["freeformTags"][TOKEN_TAG])
+                if spec and one["lifecycleState"] == "RUNNING":
+                    renewed = {"id": pool["id"], "instanceConfigurationId": spec["configuration"]}
+                    self._call("PUT", f"/clusterNetworks/{one['id']}", {"instancePools": [renewed]}, gone_is_fine=True)
+        return left
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines, with one call for each network whose machines all end, and otherwise one by one.

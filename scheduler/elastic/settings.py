@@ -1,7 +1,7 @@
 """Reads the configuration of the controller's programs: node sets, and how the cloud starts a machine of each set."""
 
 import json
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from scheduler.cluster import dynamic_names
 
@@ -55,12 +55,14 @@ class Settings(NamedTuple):
         cloud: name of the cloud, which selects the cloud's module; tags; and other values that the module reads.
         join: how new machines are reached: host keys, user, the controller's key.
         static: each static node -> id of its machine, and its address.
+        jobs: where the copy of Slurm's jobs is, as in `handover.Place`; None on a controller that an older busbar set up.
     """
 
     sets: Dict[str, LaunchSet]
     cloud: Dict[str, Any]
     join: Dict[str, Any]
     static: Dict[str, Tuple[str, str]]
+    jobs: Optional[Dict[str, Any]] = None
 
     def set_of(self, node: str) -> str:
         """Return the key of a node's set; empty if the node is in no set."""
@@ -77,4 +79,4 @@ def read(given: Dict[str, Any]) -> Settings:
     """Return the settings in the content of the configuration file."""
     sets = {key: LaunchSet(**one) for key, one in given["sets"].items()}
     static = {node: (machine, address) for node, (machine, address) in given["static"].items()}
-    return Settings(sets, given["cloud"], given["join"], static)
+    return Settings(sets, given["cloud"], given["join"], static, given.get("jobs"))

@@ -3,6 +3,7 @@
 import uuid
 from typing import Dict, Iterable, List, Sequence
 
+from scheduler import hostlist
 from scheduler.elastic import repair
 from scheduler.elastic.cloud import CapacityError, CloudError, Listing
 from scheduler.elastic.slurm import NodeState
@@ -164,6 +165,7 @@ def agree(work: Work) -> None:
             its["told"] = True
     for reason, nodes in down.items():
         work.slurm.down(nodes, reason)
+    _orphaned(work, states)
     _return(work, back, states)
     lost = [node for node, its in states.items() if node not in back and _given_up(work, node, its)]
     work.slurm.power_down(lost)
@@ -175,6 +177,22 @@ def agree(work: Work) -> None:
     _keep_running(work, states)
     repair.static_nodes(work, states)
     state.pauses = {node_set: its for node_set, its in state.pauses.items() if now < its["until"]}
+
+
+def _orphaned(work: Work, states: Dict[str, NodeState]) -> None:
+    """Fail nodes that Slurm believes to run but that are in no launch: an earlier controller started their machines."""
+    nodes = [
+        node
+        for node, its in states.items()
+        if not (its.flags & _OFF or its.starts or "DOWN" in its.flags or node in work.state.failed)
+        and work.settings.set_of(node)
+        and not work.state.batch_of(node)
+    ]
+    if nodes:
+        reason = "an earlier controller started its machine"
+        work.say(f"{hostlist.short(nodes)} DOWN for a minute: {reason}")
+        work.fail(nodes, reason, LOST_S)
+        work.slurm.down(nodes, reason)
 
 
 def _comment(work: Work, states: Dict[str, NodeState]) -> None:

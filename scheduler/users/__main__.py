@@ -1,7 +1,7 @@
 """The command `cluster`: adds, lists and deletes the cluster's users and groups. It runs on the controller, as root.
 
-Its subcommands are the same as in OCI's HPC stack (oci-hpc, roles/cluster-cli). Without root, it starts itself again through
-sudo.
+Its subcommands are almost the same as in OCI's HPC stack (oci-hpc, roles/cluster-cli); docs/users.md lists the differences.
+Without root, it starts itself again through sudo.
 """
 
 import argparse

@@ -25,7 +25,7 @@ def write(path: str) -> bool:
     text = ldif.text_of(ldap.entries()).encode()
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    _refuse_others(folder)
+    refuse_others(folder)
     if os.path.exists(path):
         with open(path, "rb") as source:
             if source.read() == text:
@@ -51,15 +51,16 @@ def read(path: str) -> List[Entry]:
     if not os.path.exists(path):
         return []
     for each in (os.path.dirname(path), path):
-        _refuse_others(each)
+        refuse_others(each)
     with open(path, encoding="utf-8") as source:
         return ldif.entries_of(source.read())
 
 
-def _refuse_others(path: str) -> None:
+def refuse_others(path: str) -> None:
+    """Refuse a file or folder that somebody other than root could change."""
     its = os.lstat(path)
     if its.st_uid != _ROOT or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
         raise RefusalError(
-            f"{path} does not belong to root only, so no users are saved to it or read from it; check its content, then let "
-            "only root own and write it"
+            f"{path} does not belong to root only, so nothing is saved to it or read from it; check its content, then let only "
+            "root own and write it"
         )

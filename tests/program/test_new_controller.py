@@ -23,7 +23,7 @@ NETWORK = {"id": "ocid1.clusternetwork.oc1..a", "state": "RUNNING", "timeCreated
 def started(name: str = "training", **tags: str) -> dict[str, dict[str, str]]:
     """Return the tags of two machines that Slurm started, by id."""
     its = {
-        "busbar:stack": f"{pulumi.get_organization()}/busbar/aws/slurm",
+        "busbar:stack": "organization/busbar/aws/slurm",
         "busbar:launch": "a1b2",
         "busbar:cluster": name,
     } | tags
@@ -68,8 +68,9 @@ def test_on_aws_a_new_controller_is_refused_with_the_nodes_that_slurm_started_an
     assert refusal() == (
         "aws.allowReplace is 0, and 2 running machines would be terminated by this update (2 x p5.48xlarge of Slurm's nodes, "
         "110.08 USD an hour by list price: i-8 (10.1.0.20), i-9 (10.1.0.19)): the login node is Slurm's controller, and a new "
-        "login node terminates all nodes that Slurm started and ends their jobs, and the capacity may not be available again. "
-        "Set aws.allowReplace to 2 to allow this, or undo the change."
+        "login node terminates all nodes that Slurm started (jobs that run there start again from the beginning, or end if "
+        "they must not be requeued), and the capacity may not be available again. Set aws.allowReplace to 2 to allow this, or "
+        "undo the change."
     )
 
 
@@ -124,7 +125,7 @@ def test_no_new_controller_is_created_if_the_account_does_not_say_which_nodes_sl
     assert refusal() == (
         "Which machines Slurm has started could not be looked up: UnauthorizedOperation: not allowed. The look-up needs valid "
         "credentials and this permission: ec2:DescribeInstances. cluster-login-instance is not created without the look-up: "
-        "a new controller terminates these machines and ends their jobs."
+        "a new controller terminates these machines, whose jobs then start again or end."
     )
 
 

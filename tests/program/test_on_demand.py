@@ -95,6 +95,11 @@ def contained() -> Engine:
     return program(slurm={"containers": {}}, container={"image": TENSORFLOW})
 
 
+def test_the_controller_copies_slurms_jobs_into_a_folder_of_this_stack_beside_the_homes(on_demand):
+    sent = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
+    assert sent["jobs"] == {"home": "/home", "folder": "/home/.busbar-slurm/busbar.dev"}
+
+
 def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_container_tools(contained):
     launch = given(contained, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
     for metadata, gpus in ((launch["metadata"], True), (given(contained, "cluster-login-instance")["metadata"], False)):

@@ -326,6 +326,26 @@ def test_enlarging_a_pool_starts_machines_in_the_pools_cluster_network_and_retur
     assert resized(account, made, 2).body["lifecycleState"] == "RUNNING"
 
 
+def test_a_pool_can_refer_to_another_configuration_after_which_the_earlier_one_can_be_deleted(account: Account) -> None:
+    made = account.launched(1)
+    pool = made["instancePools"][0]
+    other = account.stack.make("InstanceConfiguration", "other", **configuration(account.stack.ids["private"])).id
+    earlier = account.stack.ids["conf"]
+
+    def renewed(configuration: str) -> Answer:
+        asked = {"instancePools": [{"id": pool["id"], "instanceConfigurationId": configuration}]}
+        return account.caller.call("PUT", f"/clusterNetworks/{made['id']}", asked)
+
+    assert code(renewed("ocid1.instanceconfiguration.oc1..x")) == NOT_FOUND
+    with pytest.raises(ServiceError, match="is associated to one or more Instance Pools"):
+        account.cloud.delete(earlier)
+    answer = renewed(other)
+    assert (answer.body["lifecycleState"], answer.body["instancePools"][0]["size"]) == ("RUNNING", 1)
+    assert account.network(made["id"], "RUNNING")["instancePools"][0]["instanceConfigurationId"] == other
+    account.cloud.delete(earlier)
+    assert account.cloud.store.read().find(earlier, "oci:Core/instanceConfiguration:InstanceConfiguration") is None
+
+
 def test_a_pool_that_cannot_grow_has_the_reason_in_its_work_request_and_keeps_its_machines_and_the_requested_size(
     account: Account, fakes: Fakes
 ) -> None:

@@ -222,6 +222,17 @@ def test_slurms_database_has_the_jobs_with_their_gpus_and_can_be_queried_on_a_no
         assert {row[3] for row in jobs if row[2] == "alice"} == {"users"}, jobs
 
 
+def test_an_update_that_changes_the_settings_of_new_nodes_passes_while_nodes_run_and_the_nodes_stay(built, cloud):
+    if cloud == "aws":
+        return  # only OCI deletes no instance configuration while a cluster network refers to it
+    stage, _ = built
+    larger = merged(plan_of(cloud), {cloud: {"pools": [{"root": {"size": "300 GB"}}]}})
+    found = stage.up(**larger)
+    assert found.status == 0, found
+    assert any("cluster-pool-gpu-configuration" in line for line in found.changes()), found
+    assert stage.machines(cloud) == 4
+
+
 def test_a_change_that_would_replace_the_controller_while_a_job_runs_is_refused_in_the_preview_and_in_the_update(built, cloud):
     stage, _ = built
     stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")
@@ -232,6 +243,28 @@ def test_a_change_that_would_replace_the_controller_while_a_job_runs_is_refused_
         assert f"{cloud}.allowReplace is 0, and 2 running machines would be terminated by this update" in found.text
     assert stage.machines(cloud) == 4
     assert stage.on_host("squeue -h -o %T").strip() == "RUNNING"
+    stage.on_host("scancel --user=$USER")
+
+
+#: Shows the jobs with their states, and then how often each job was started again.
+QUEUE = """squeue -h -o '%i %T' | sort -n
+for job in $(squeue -h -o %i | sort -n); do scontrol show job $job; done | grep -o 'Restarts=.'
+"""
+
+
+def test_a_new_controller_has_the_jobs_that_waited_and_runs_jobs_again_whose_nodes_the_old_controller_started(built, cloud):
+    if cloud == "aws":
+        return  # the programs are the same on both clouds, and the test takes minutes
+    stage, _ = built
+    submit = "cd /home/.busbar && sbatch --parsable"
+    runs = stage.on_host(f"{submit} --nodes=2 --wrap 'sleep 600'").strip()
+    until(stage, "squeue -h -o %T", lambda found: found.strip() == "RUNNING", "the job runs")
+    waits = stage.on_host(f"{submit} --hold --nodes=1 --wrap 'hostname'").strip()
+    plan = merged(plan_of(cloud), {cloud: {"timezone": "Pacific/Auckland", "allowReplace": 2}})
+    found = stage.up(**plan)
+    assert found.status == 0, found
+    again = [f"{runs} RUNNING", f"{waits} PENDING", "Restarts=1", "Restarts=0"]
+    until(stage, QUEUE, lambda found: found.splitlines() == again, "the job runs again, and the other job waits")
     stage.on_host("scancel --user=$USER")
 
 

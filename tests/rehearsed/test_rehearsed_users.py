@@ -218,7 +218,7 @@ def test_the_home_of_a_deleted_user_is_kept_unless_it_is_purged(facts):
     seen = facts["a_deleted_user"]
     assert seen["home"] == "700 10001\n"
     assert seen["purged"] == "user bob is deleted; the home is deleted, too\n"
-    assert seen["homes"] == [".busbar", ".busbar-users", "alice", "carol", "former"]
+    assert seen["homes"] == [".busbar", ".busbar-slurm", ".busbar-users", "alice", "carol", "former"]
 
 
 def test_a_new_controller_has_the_users_of_the_old_controller(facts):
@@ -242,7 +242,7 @@ def test_a_node_that_joins_again_restarts_no_daemon(facts):
 def test_no_users_are_restored_from_a_copy_that_users_without_root_could_have_written(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
-        "/home/.busbar-users/directory.ldif does not belong to root only, so no users are saved to it or read from it; "
+        "/home/.busbar-users/directory.ldif does not belong to root only, so nothing is saved to it or read from it; "
         "check its content, then let only root own and write it"
     )
     assert [line.split()[0] for line in seen["users"]] == ["former", "carol", "dave"]
@@ -251,8 +251,8 @@ def test_no_users_are_restored_from_a_copy_that_users_without_root_could_have_wr
 def test_nothing_is_written_below_the_mount_point_of_homes_that_are_not_mounted(facts):
     seen = facts["homes_that_are_not_mounted"]
     assert seen["command"] == "cluster: /home is not mounted, but the homes are in it; mount it first"
-    assert seen["set_up"] == "/home is not mounted, but the homes are in it; mount it first"
-    assert not {"eve", ".busbar-users"} & set(seen["left"].split())
+    assert seen["set_up"] == "/home is not mounted, but the copy of Slurm's jobs is in it; mount it first"
+    assert not {"eve", ".busbar-slurm", ".busbar-users"} & set(seen["left"].split())
 
 
 def test_users_can_be_added_on_a_controller_with_the_folders_of_red_hats_packages(facts):

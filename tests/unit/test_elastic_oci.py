@@ -120,13 +120,20 @@ class Service:
         return Answer(200, json.dumps(items[page : page + 1]).encode(), more)
 
     def network(
-        self, name: str, *instances: str, state: str = "RUNNING", launched: str = "t", size: int = 0, **tags: str
+        self,
+        name: str,
+        *instances: str,
+        state: str = "RUNNING",
+        launched: str = "t",
+        size: int = 0,
+        configuration: str = "old",
+        **tags: str,
     ) -> None:
         self.networks[name] = {
             "id": name,
             "lifecycleState": state,
             "freeformTags": {**TAGS, "busbar-launch": launched, **tags},
-            "instancePools": [{"id": f"pool-{name}", "size": size or len(instances)}],
+            "instancePools": [{"id": f"pool-{name}", "size": size or len(instances), "instanceConfigurationId": configuration}],
         }
         self.instances[name] = [{"id": one, "state": "Running"} for one in instances]
 
@@ -216,6 +223,20 @@ def test_a_launch_beside_an_earlier_launch_enlarges_the_earlier_launchs_network_
     launch(cloud, "t", 2)
     assert len(grown(service)) == 1
     assert not service.retry_tokens
+
+
+def test_running_networks_refer_to_the_present_configuration_so_that_the_earlier_one_can_be_deleted(cloud, service):
+    service.network("n1", "i1", launched="t")
+    service.network("n2", "i2", launched="u", configuration="new")
+    service.network("n3", "i3", launched="v", state="PROVISIONING")
+    service.network("n4", launched="w", state="TERMINATING")
+    service.network("n5", launched="x", state="TERMINATED")
+    service.network("n6", "i6", launched="unknown")
+    service.network("n7", "i7", **{"busbar-cluster": "another"})
+    specs = {token: {"configuration": "new"} for token in ("t", "u", "v", "w", "x")}
+    assert cloud.adopt(specs, [{"configuration": "new"}, {"configuration": "other set's"}]) == ["n1", "n3", "n4", "n6"]
+    renewed = {"instancePools": [{"id": "pool-n1", "instanceConfigurationId": "new"}]}
+    assert grown(service) == [("/clusterNetworks/n1", renewed)], "a network that changes accepts no other change"
 
 
 @pytest.mark.parametrize(("state", "size", "resized"), [("SCALING", 1, []), ("PROVISIONING", 1, []), ("RUNNING", 3, [1])])

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import controller, join, settings, work
+from scheduler.elastic import controller, earlier_launches, join, settings, work
+from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.http_client import Answer
 from scheduler.elastic.settings import LaunchSet
 from scheduler.elastic.slurm import NodeState, Slurm, SlurmError
 from scheduler.elastic.state import Batch, State
-from scheduler.users import controller_setup
+from scheduler.users import controller_setup, snapshot
 
 FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None, "running": {}}
 
@@ -31,6 +32,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(slurm_facts, "facts", lambda: dict(FACTS))
     for module, name in ((controller, "KEY"), (settings, "CONFIGURATION"), (programs, "ARCHIVE"), (programs, "PROGRAMS")):
         monkeypatch.setattr(module, name, f"{tmp_path}/{name.lower()}")
+    (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA busbar-controller\n")
+    monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
+    monkeypatch.setattr(slurm_conf, "STATE", str(tmp_path / "slurmctld"))
     monkeypatch.setattr(settings, "FOLDER", str(tmp_path / "state"))
     monkeypatch.setattr(controller, "_UNITS", str(tmp_path / "units"))
     monkeypatch.setattr(node_setup, "_UNITS", str(tmp_path / "units"))
@@ -87,6 +91,11 @@ def test_a_machine_that_cannot_be_a_controller_is_refused_with_the_reason(machin
     assert not (machine / "key").exists()
 
 
+def calm(_: dict[str, Any]) -> Cloud:
+    """A cloud without machines."""
+    return Cloud()
+
+
 def document(machine: Path, **changes: Any) -> str:
     found = {
         "files": {"slurm.conf": f"{slurm_conf.MARK}\n"},
@@ -94,6 +103,7 @@ def document(machine: Path, **changes: Any) -> str:
         "settings": {"sets": {}, "cloud": {}, "join": {"user": "opc"}, "static": {}},
         "shared": str(machine / "shared"),
         "allowed": ["aws.allowReplace", 0],
+        "jobs": {"home": str(machine), "folder": str(machine / "jobs" / "busbar.dev")},
     }
     return json.dumps(found | changes)
 
@@ -103,17 +113,17 @@ def test_the_installation_writes_programs_and_files_and_timers_and_prints_no_key
     own.write_bytes(b"zip")
     calls: list[str] = []
     monkeypatch.setattr(node_setup, "run", lambda *words: calls.append(" ".join(words)))
-    controller.install(document(machine), str(own))
+    controller.install(document(machine), str(own), calm)
     assert capsys.readouterr().out == ""
     assert Path(programs.ARCHIVE).read_bytes() == b"zip"
     assert (machine / "slurm" / "slurm.conf").exists()
     assert (machine / "units" / "busbar-slurm.timer").exists()
     assert (machine / "shared").is_dir()
-    timers = [f"systemctl enable --now busbar-{name}.timer" for name in ("entry", "slurm")]
+    timers = [f"systemctl enable --now busbar-{name}.timer" for name in ("entry", "jobs", "slurm")]
     assert calls == ["systemctl daemon-reload", "systemctl daemon-reload", *timers]
     assert stat.S_IMODE(Path(settings.CONFIGURATION).stat().st_mode) == 0o600
     calls.clear()
-    controller.install(document(machine), str(own))
+    controller.install(document(machine), str(own), calm)
     assert calls == timers, "a second installation changes nothing"
 
 
@@ -123,10 +133,10 @@ def test_nothing_is_installed_on_a_login_node_without_the_plugin_that_slurm_woul
     (machine / "own.pyz").write_bytes(b"zip")
     given = document(machine, files={"slurm.conf": f"{slurm_conf.MARK}\n", "plugstack.conf": plugins.plugstack_conf()})
     with pytest.raises(SystemExit, match=r"the login node has no .*spank_pyxis\.so, which its first boot builds"):
-        controller.install(given, str(machine / "own.pyz"))
+        controller.install(given, str(machine / "own.pyz"), calm)
     assert not (machine / "slurm").exists()
     (machine / "spank_pyxis.so").touch()
-    controller.install(given, str(machine / "own.pyz"))
+    controller.install(given, str(machine / "own.pyz"), calm)
     assert (machine / "slurm" / "plugstack.conf").exists()
 
 
@@ -154,21 +164,21 @@ def test_the_removal_of_nodes_on_which_jobs_run_is_refused_before_anything_is_wr
     for node, flag in (("gpu-dy-p5-1", "ALLOCATED"), ("gpu-dy-p5-3", "IDLE"), ("gpu-dy-p5-4", "MIXED")):
         jobs[node] = NodeState(frozenset({flag, "CLOUD"}), "")
     with pytest.raises(SystemExit) as refused:
-        controller.install(shrunk(machine, 2), str(machine / "own.pyz"))
+        controller.install(shrunk(machine, 2), str(machine / "own.pyz"), calm)
     assert str(refused.value) == (
         "aws.allowReplace is 0, and the stack file no longer has these nodes, on which jobs run: gpu-dy-p5-4. Their machines "
         "would be terminated, and the jobs would end. Set aws.allowReplace to 1 to allow this, wait until the jobs have ended, "
         "or undo the change"
     )
     assert not Path(settings.CONFIGURATION).exists()
-    controller.install(shrunk(machine, 2, allowed=1), str(machine / "own.pyz"))
+    controller.install(shrunk(machine, 2, allowed=1), str(machine / "own.pyz"), calm)
     assert Path(settings.CONFIGURATION).exists()
 
 
 def test_nodes_without_jobs_may_be_removed(machine, jobs):
     jobs["gpu-dy-p5-1"] = NodeState(frozenset({"ALLOCATED"}), "")
     jobs["gpu-dy-p5-4"] = NodeState(frozenset({"IDLE"}), "")
-    controller.install(shrunk(machine, 2), str(machine / "own.pyz"))
+    controller.install(shrunk(machine, 2), str(machine / "own.pyz"), calm)
     assert Path(settings.CONFIGURATION).exists()
 
 
@@ -178,10 +188,10 @@ def test_if_slurm_does_not_answer_every_removed_node_counts_as_a_node_on_which_j
 
     monkeypatch.setattr(Slurm, "states", silent)
     with pytest.raises(SystemExit) as refused:
-        controller.install(document(machine), str(machine / "own.pyz"))
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
     said = str(refused.value)
     assert "these nodes, on which jobs may run (Slurm does not answer: no answer): gpu-dy-p5-1, gpu-dy-p5-2, " in said
-    controller.install(shrunk(machine, 4), str(machine / "own.pyz"))
+    controller.install(shrunk(machine, 4), str(machine / "own.pyz"), calm)
     assert not jobs
 
 
@@ -191,7 +201,7 @@ def test_nodes_start_again_after_an_update_that_follows_an_unfinished_destroy(ma
     closed = Path(settings.FOLDER, work.CLOSED)
     closed.parent.mkdir()
     closed.touch()
-    controller.install(document(machine), str(machine / "own.pyz"))
+    controller.install(document(machine), str(machine / "own.pyz"), calm)
     assert not closed.exists()
 
 
@@ -254,7 +264,7 @@ def test_nodes_start_only_after_the_users_exist_and_slurmctld_starts_only_after_
     monkeypatch.setattr(accounting_setup, "set_up", lambda given: done.append(("accounting", given)))
     monkeypatch.setattr(controller_setup, "set_up", lambda given: done.append(("users", given)))
     (machine / "own").write_bytes(b"zip")
-    controller.install(document(machine, accounting={"unit": "x"}, users={"home": "/home"}), str(machine / "own"))
+    controller.install(document(machine, accounting={"unit": "x"}, users={"home": "/home"}), str(machine / "own"), calm)
     assert done == [
         [],
         ("accounting", {"unit": "x"}),
@@ -262,6 +272,7 @@ def test_nodes_start_only_after_the_users_exist_and_slurmctld_starts_only_after_
         ("users", {"home": "/home"}),
         "daemon-reload",
         "busbar-entry.timer",
+        "busbar-jobs.timer",
         "busbar-slurm.timer",
     ]
 
@@ -282,11 +293,11 @@ def test_no_timer_starts_machines_if_the_set_up_of_a_login_node_fails_and_the_er
     with pytest.raises(
         SystemExit, match=r"no job can be submitted on login-2 at 10\.0\.0\.5, .*: its first boot has not finished"
     ):
-        controller.install(given, str(machine / "own"))
+        controller.install(given, str(machine / "own"), calm)
     assert seen == [("opc", "i-1", "10.0.0.4", ["slurm.conf"]), ("opc", "i-2", "10.0.0.5", ["slurm.conf"])]
     assert not (machine / "units" / "busbar-slurm.timer").exists()
     whys["i-2"] = ""
-    controller.install(given, str(machine / "own"))
+    controller.install(given, str(machine / "own"), calm)
     assert (machine / "units" / "busbar-slurm.timer").exists()
 
 
@@ -298,3 +309,29 @@ def test_a_login_node_gets_the_munge_key_and_the_files_of_slurms_commands_but_no
     its = json.loads(ast.literal_eval(sent[0].decode().rpartition("\nmain(")[2].rstrip()[:-1]))
     assert (sorted(its["files"]), its["units"], its["booted"]) == (["plugstack.conf", "slurm.conf"], {}, "/boot.json")
     assert base64.b64decode(its["key"]) == b"munge"
+
+
+def test_if_the_home_file_system_was_mounted_once_nothing_is_installed_until_it_is_mounted_again(machine, monkeypatch):
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    (machine / "own.pyz").write_bytes(b"zip")
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(machine))
+    controller.install(document(machine), str(machine / "own.pyz"), calm)
+    monkeypatch.setattr(os.path, "ismount", lambda _: False)
+    with pytest.raises(SystemExit, match="is not mounted, but the copy of Slurm's jobs is in it; mount it first"):
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
+
+
+def test_a_second_controller_ends_the_machines_of_the_first_one_before_slurmctld_starts(machine, monkeypatch):
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    (machine / "own.pyz").write_bytes(b"zip")
+    owner = machine / "jobs" / "busbar.dev" / "controller"
+    owner.parent.mkdir(parents=True)
+    owner.parent.chmod(0o700)
+    owner.write_text("ssh-ed25519 BBBB busbar-controller\n")
+    done: list[str] = []
+    monkeypatch.setattr(node_setup, "set_up", lambda given: done.extend(given["units"]))
+    monkeypatch.setattr(earlier_launches, "end", lambda _: done.append("ended") or "")
+    controller.install(document(machine), str(machine / "own.pyz"), calm)
+    assert done == ["ended", "slurmctld.service"]
+    controller.install(document(machine), str(machine / "own.pyz"), calm)
+    assert done.count("ended") == 1

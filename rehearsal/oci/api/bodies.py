@@ -79,15 +79,23 @@ def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def updated_network(body: object) -> dict[str, Any]:
-    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size by the pool's OCID.
+    """Return the supported parts of UpdateClusterNetworkDetails: tags, and changes of each pool by the pool's OCID.
+
+    A pool's new size and new instance configuration are both optional.
 
     Raises:
         ServiceError: a required property is missing or of the wrong type.
     """
     asked = _object(body, "")
     pools = [_object(one, "instancePools") for one in _of(list, asked, "instancePools")] if "instancePools" in asked else []
-    sizes = {_of(str, one, "id", "instancePools."): _of(int, one, "size", "instancePools.") for one in pools}
-    return {**_tags(asked), "sizes": sizes}
+    kinds: dict[str, type] = {"size": int, "instanceConfigurationId": str}
+    changes = {
+        _of(str, one, "id", "instancePools."): {
+            name: _of(kind, one, name, "instancePools.") for name, kind in kinds.items() if name in one
+        }
+        for one in pools
+    }
+    return {**_tags(asked), "pools": changes}
 
 
 def detached_instance(body: object) -> Detached:

@@ -77,7 +77,7 @@ class Networks:
         return record, request
 
     def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
-        """Start to change a network's tags and its pool's size; if the pool already has the new size, no operation starts.
+        """Start to change a network's tags, its pool's size and configuration; only another size starts an operation.
 
         The vendor's answer has no work request. The requested size stays recorded even if the pool could not reach it.
 
@@ -88,15 +88,15 @@ class Networks:
         operation = "UpdateClusterNetwork"
         with self._cloud.store.change() as database:
             record = database.find(ocid, NETWORK.token)
-            if record is None or set(asked["sizes"]) - {record.private["pool"]}:
+            if record is None or set(asked["pools"]) - {record.private["pool"]}:
                 raise refused(not_found("", ocid), operation)
             if record.state != NETWORK.ready or record.worker not in {"", self._cloud.process}:
                 raise refused(Problem("", _BUSY, 409, "IncorrectState"), operation)
             inputs = {**record.inputs, **{name: asked[name] for name in ("freeformTags", "definedTags") if name in asked}}
             pool = inputs["instancePools"][0]
-            size = asked["sizes"].get(record.private["pool"], pool["size"])
-            changed = size != pool["size"]
-            inputs["instancePools"] = [{**pool, "size": size}]
+            renewed = {**pool, **asked["pools"].get(record.private["pool"], {})}
+            changed = renewed["size"] != pool["size"]
+            inputs["instancePools"] = [renewed]
             problem = next(iter(NETWORK.problems(Asked(inputs, database, record.id))), None)
             if problem is not None:
                 raise refused(problem, operation)

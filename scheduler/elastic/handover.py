@@ -1,0 +1,270 @@
+"""Hands Slurm's jobs over to the stack's next controller, through a copy of slurmctld's state beside the home folders.
+
+The controller writes the copy whenever jobs change (`keep`). A new controller of the stack takes the copy before its slurmctld
+starts for the first time (`take`): it writes its public key into the copy's folder. If the earlier controller still runs, it
+then stops its slurmctld, writes a last copy, and starts and terminates nothing any more. The new controller waits for that
+copy. So jobs that wait keep their numbers. The machines of running jobs are terminated, because they do not accept the new
+controller; `reconcile` then sets their nodes DOWN, and Slurm requeues the jobs.
+
+The copy contains the scripts and environments of jobs, so only root can read it. Whoever can write the copy can submit jobs
+as any user; root on a node can do so without the copy, because every node has munge's key.
+"""
+
+import io
+import json
+import os
+import tarfile
+import time
+import zlib
+from typing import Any, Callable, Dict, NamedTuple
+
+from scheduler import node_setup, slurm_conf
+from scheduler.users.refusal import RefusalError
+from scheduler.users.snapshot import refuse_others
+
+#: A file with this name in the programs' folder means that another controller has taken over.
+GIVEN = "given"
+_KEPT = "kept"
+_OWNER, _COPY, _ABOUT = "controller", "jobs.tar.gz", "busbar.json"
+#: slurmctld's list of jobs. A job's script and environment are in other files, which are written before this list.
+_JOBS = "job_state"
+#: Messages to the database of jobs, which is on the earlier controller.
+_LEFT_OUT = frozenset(("dbd.messages",))
+#: `keep` runs every ten seconds and stops slurmctld within about ten seconds.
+_WAIT_S = 60
+_UNREADABLE = (tarfile.TarError, EOFError, zlib.error, ValueError, KeyError)
+
+
+class Place(NamedTuple):
+    """Where the copy is.
+
+    Attributes:
+        home: mount point of the home folders.
+        folder: the copy's folder below `home`, of this stack only.
+        mounted: whether `home` is on another machine, so that it must be mounted before anything is written to it.
+        state: folder of slurmctld's state on this machine.
+    """
+
+    home: str
+    folder: str
+    mounted: bool = False
+    state: str = slurm_conf.STATE
+
+    @property
+    def copy(self) -> str:
+        """Path of the copy."""
+        return os.path.join(self.folder, _COPY)
+
+    @property
+    def owner(self) -> str:
+        """Path of the file with the public key of the controller whose slurmctld may run."""
+        return os.path.join(self.folder, _OWNER)
+
+
+def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
+    """Write the copy if jobs have changed since the last copy; return what to log.
+
+    If another controller has taken over, stop slurmctld, write the last copy, and write the file GIVEN.
+
+    Args:
+        place: where the copy is.
+        me: this controller's public key.
+        version: returns the version of this machine's Slurm.
+        local: folder of the programs' own files.
+
+    Raises:
+        OSError: the copy could not be written.
+        RefusalError: `home` is not mounted, or somebody other than root could change the copy.
+    """
+    _prepare(place)
+    owner = _read(place.owner)
+    if owner not in ("", me):
+        node_setup.run("systemctl", "disable", "--now", "slurmctld.service")
+        if _about(place.copy).get("by", me) == me:
+            _pack(place, {"by": me, "slurm": version(), "last": True})
+        _write(os.path.join(local, GIVEN), owner)
+        return "another controller has taken over, so slurmctld was stopped; no machine is started or terminated from here"
+    if not owner:
+        _write(place.owner, me)
+    kept, changed = os.path.join(local, _KEPT), _changed(place.state)
+    if changed and changed != _read(kept):
+        _pack(place, {"by": me, "slurm": version(), "last": False})
+        _write(kept, changed)
+    return ""
+
+
+def is_second(place: Place, me: str) -> bool:
+    """Whether this stack had another controller before, from which this controller has not taken over yet."""
+    return _read(place.owner) not in ("", me)
+
+
+def take(
+    place: Place,
+    me: str,
+    version: str,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> str:
+    """Unpack the copy of an earlier controller unless this machine has jobs already; return what to tell the operator.
+
+    The earlier controller has up to a minute for its last copy; after that, the most recent copy is taken. A copy that cannot
+    be read, or that another release of Slurm wrote, is renamed and left.
+
+    Raises:
+        OSError: the copy could not be read, or the state could not be written.
+        RefusalError: `home` is not mounted, or somebody other than root could change the copy.
+    """
+    _prepare(place)
+    if os.path.exists(os.path.join(place.state, _JOBS)):
+        return ""
+    _write(place.owner, me)
+    if not os.path.exists(place.copy):
+        return ""
+    end = clock() + _WAIT_S
+    about = _about(place.copy)
+    while about and about["by"] != me and not about["last"] and clock() < end:
+        sleep(1)
+        about = _about(place.copy)
+    if about and _release(about["slurm"]) != _release(version):
+        why = "they were written by Slurm {}, and this login node has {}".format(about["slurm"], version)
+        return _set_aside(place, why)
+    try:
+        if about:
+            _unpack(place.copy, place.state)
+            return ""
+    except _UNREADABLE:
+        pass
+    return _set_aside(place, "their copy cannot be read")
+
+
+def forget(place: Place, me: str) -> None:
+    """Remove the copy, if it is this controller's: the cluster is being destroyed, and its jobs must not start again.
+
+    Raises:
+        OSError: the copy could not be removed.
+        RefusalError: `home` is not mounted, or somebody other than root could change the copy.
+    """
+    _prepare(place)
+    if _read(place.owner) == me:
+        for path in (place.copy, place.owner):
+            if os.path.exists(path):
+                os.unlink(path)
+
+
+def refuse_unmounted(place: Place) -> None:
+    """Refuse if the home file system is not mounted: the copy would go to the empty mount point instead."""
+    if place.mounted and not os.path.ismount(place.home):
+        raise RefusalError(f"{place.home} is not mounted, but the copy of Slurm's jobs is in it; mount it first")
+
+
+def _prepare(place: Place) -> None:
+    refuse_unmounted(place)
+    os.makedirs(place.folder, mode=0o700, exist_ok=True)
+    for path in (os.path.dirname(place.folder), place.folder):
+        refuse_others(path)
+
+
+def _changed(state: str) -> str:
+    """Return a value that changes when slurmctld writes its list of jobs; empty before the first list."""
+    try:
+        its = os.stat(os.path.join(state, _JOBS))
+    except FileNotFoundError:
+        return ""
+    return f"{its.st_mtime:.6f} {its.st_ino}"
+
+
+def _about(path: str) -> Dict[str, Any]:
+    """Return who wrote a copy (`by`), with which Slurm (`slurm`), and whether it was the `last`; empty if this is unknown."""
+    try:
+        with tarfile.open(path) as source:
+            member = source.extractfile(source.next() or tarfile.TarInfo())
+            found: Dict[str, Any] = json.loads(member.read().decode()) if member else {}
+            return {name: found[name] for name in ("by", "slurm", "last")}
+    except (FileNotFoundError, *_UNREADABLE):
+        return {}
+
+
+def _pack(place: Place, about: Dict[str, Any]) -> None:
+    """Replace the copy. The list of jobs is packed first: then each of its jobs that waits has its script in a later file."""
+    names = [_JOBS]
+    for folder, _, files in os.walk(place.state):
+        names += [os.path.relpath(os.path.join(folder, one), place.state) for one in sorted(files)]
+    part = place.copy + ".part"
+    if os.path.exists(part):
+        os.unlink(part)
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "wb") as target:
+        with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as packed:
+            _add(packed, _ABOUT, json.dumps(about).encode())
+            for name in dict.fromkeys(names):
+                if name in _LEFT_OUT or name.endswith((".old", ".new")):
+                    continue
+                try:
+                    with open(os.path.join(place.state, name), "rb") as source:
+                        body = source.read()
+                except FileNotFoundError:
+                    continue  # the job has just ended
+                _add(packed, name, body)
+        target.flush()
+        os.fsync(target.fileno())
+    os.rename(part, place.copy)
+
+
+def _add(packed: tarfile.TarFile, name: str, body: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(body), 0o600
+    packed.addfile(member, io.BytesIO(body))
+
+
+def _unpack(path: str, state: str) -> None:
+    """Write the copy's files as user slurm's. The list of jobs gets its name last, so that an interrupted call is repeated."""
+    _folder(state)
+    part = os.path.join(state, _JOBS + ".busbar")
+    with tarfile.open(path) as source:
+        for member in source:
+            if member.name == _ABOUT:
+                continue
+            if not member.isfile() or os.path.isabs(member.name) or ".." in member.name.split("/"):
+                raise ValueError(member.name)
+            wanted = part if member.name == _JOBS else os.path.join(state, member.name)
+            _folder(os.path.dirname(wanted), state)
+            body = source.extractfile(member)
+            node_setup.put(wanted, body.read() if body else b"", 0o600, "slurm")
+    os.rename(part, os.path.join(state, _JOBS))
+
+
+def _folder(path: str, state: str = "") -> None:
+    """Create a folder, and the folders between it and `state`, for user slurm."""
+    if path != state and not os.path.isdir(path):
+        if state:
+            _folder(os.path.dirname(path), state)
+        os.makedirs(path, mode=0o700)
+        node_setup.give(path, "slurm")
+
+
+def _set_aside(place: Place, why: str) -> str:
+    path = f"{place.folder}/jobs-not-taken-{int(time.time())}.tar.gz"
+    os.rename(place.copy, path)
+    return f"the jobs of the earlier controller are not in this controller's queue: {why}; see {path}"
+
+
+def _release(version: str) -> str:
+    """Return the release, such as 22.05: another release may be unable to read slurmctld's state."""
+    return ".".join(version.split(".")[:2])
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as source:
+            return source.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    part = path + ".part"
+    with open(part, "w", encoding="utf-8") as target:
+        target.write(text + "\n")
+        target.flush()
+        os.fsync(target.fileno())
+    os.rename(part, path)
