@@ -1,8 +1,8 @@
 """Packages of Slurm and of the software that Slurm's users need, by distribution.
 
 Sources: packages.fedoraproject.org for EPEL, which Oracle serves from its own repository (EPEL 9 has 22.05.9-1.el9; EPEL 8 has
-20.11.9-1.el8, which is too old for busbar); Fedora's slurm.spec (19.05; the package is built with PMIx and requires PMIx);
-packages.ubuntu.com (noble; not jammy, whose Slurm 21.08 does not tell the resume program which job needs which nodes).
+20.11.9-1.el8, which is too old for busbar); Fedora's slurm.spec of Slurm 19.05 (the package is built with PMIx and requires
+PMIx); packages.ubuntu.com (noble; not jammy, whose Slurm 21.08 does not tell the resume program which job needs which nodes).
 """
 
 from __future__ import annotations

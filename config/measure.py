@@ -105,7 +105,11 @@ class Sizes(Model):
 class NcclTests(Model):
     """The nccl-tests that are built and run."""
 
-    version: str = Field(default=VERSION, description="Version, for information only.", examples=["2.19.6"])
+    version: str = Field(
+        default=VERSION,
+        description="Version that the outputs show. It does not select the archive, but a change builds and measures again.",
+        examples=["2.19.6"],
+    )
     source: Annotated[str, AfterValidator(_source)] = Field(
         default=SOURCE,
         description="Source archive (tar): an https URL that the head node can reach, or a file on this machine.",
@@ -165,8 +169,9 @@ class Measure(Model):
     )
     prove_rails: bool = Field(
         default=False,
-        description="true tests every rail by itself between neighbours in the ring, before the collectives: with rping, and "
-        "with ib_write_bw, whose result is compared with the line rate. The test takes some 10 s for each rail of a node.",
+        description="true tests every rail by itself between neighbours in the ring of nodes, before the collectives: with "
+        "rping, and (not on EFA) with ib_write_bw, whose result is compared with the line rate; without RDMA, by a TCP "
+        "connection. The test takes some 10 s for each rail of a node.",
         examples=[True],
     )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
@@ -190,7 +195,8 @@ class Measure(Model):
     )
     search_s: Annotated[Seconds, Field(ge=0)] = Field(
         default=10 * 60,
-        description="Time limit for the search for the cause of a short fabric, after the retest; 0 s for no search.",
+        description="Time after which the search for the cause of a short fabric begins no further round; a round may take "
+        "5 min more, and the retest before the search is not counted. 0 s for no search.",
     )
     nccl_tests: NcclTests = Field(default=NcclTests(), description="The nccl-tests that are built and run.")
 

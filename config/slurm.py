@@ -22,8 +22,8 @@ ENROOT_SUMS = (
 )
 #: Description of `toolkitKey`.
 TOOLKIT_SIGNER = (
-    "Fingerprint of the key that signs NVIDIA Container Toolkit's repository. If another key signs the repository, first boot "
-    "fails."
+    "Fingerprint of the key that signs NVIDIA Container Toolkit's repository, which nodes on OCI use if their image lacks the "
+    "toolkit. If another key signs the repository, first boot fails."
 )
 
 #: Description of `alwaysOn` on every cloud.
@@ -88,7 +88,11 @@ class Scheduler(Model):
         examples=["45 min"],
     )
     test_nodes: int = Field(
-        default=2, ge=1, description="Number of nodes of the test job, whose busbw the next update exports.", examples=[4]
+        default=2,
+        ge=1,
+        description="Number of nodes of the test job, whose busbw the next update exports; with alwaysOn of 2 or more, the job "
+        "takes all nodes that always run instead.",
+        examples=[4],
     )
     entry_test: bool = Field(
         default=False,

@@ -14,7 +14,7 @@ from config.oci.model import Oci
 
 
 def dev_asked() -> Asked:
-    """Return the settings of the dev stack."""
+    """Return what the dev stack asks of a measurement of its first pool with two nodes."""
     stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
     assert isinstance(stack.wanted, Oci)
     return Asked.of(stack, stack.wanted.pools[0].row, 2)
@@ -30,6 +30,9 @@ LINES = {
 
 
 def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
-    """Return the changes that add both file systems to the group oci; `home` and `lustre` say what a destroy does to each."""
+    """Return changes to the keys of `oci`: both file systems, and the image family ol8 for the pool.
+
+    `home` and `lustre` say what a destroy does to each file system.
+    """
     storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
     return {"pools": [{"imageFamily": "ol8"}], "storage": storage}

@@ -2,15 +2,15 @@
 
     python -m tools.take_in STACK [STACK-FILE [DOOR...]]
 
-DOOR is the beginning of a command; each command of the engine is appended to it.
+DOOR is the beginning of a command; the engine's preview and refresh are appended to it.
 
 A preview by the stack's own program lists the resources that an update would create, and finds which of these resources are
 machines that already run (components/left_behind.py). These machines are added to the state with the vendor's ids, a refresh
 reads their other properties, and the next update or destroy sees them.
 
-The engine's own `refresh --import-pending-creates` does not work: it forgets the resources that it is given, and the next
-update forgets what was pending (pulumi 3.259.0: backend/snapshot.go keeps pending operations of type `creating` and drops all
-others).
+The engine's own `refresh --import-pending-creates` does not work: the snapshot after the refresh does not have the resources
+whose ids it was given, and no longer has their pending operations either (pulumi 3.259.0: of the pending operations,
+backend/snapshot.go keeps only those of type `creating`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from tools.stack_commands import RefusedError, ended
 
-#: Copied from components/left_behind.py, because importing that module takes longer than all the work here.
+#: Copied from components/left_behind.py, because importing that module would load Pulumi's SDK, which is not needed here.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 

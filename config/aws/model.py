@@ -133,7 +133,9 @@ class OwnGroups(Model):
     )
     login: Annotated[str, _id("sg")] = Field(description="The login node's group.", examples=["sg-0123456789abcdef1"])
     storage: Annotated[str, _id("sg")] | None = Field(
-        default=None, description="The group of the file systems that the stack creates.", examples=["sg-0123456789abcdef2"]
+        default=None,
+        description="The group of the file systems, whether new or existing; needed if the machines mount one.",
+        examples=["sg-0123456789abcdef2"],
     )
 
 
@@ -218,7 +220,7 @@ class Purchase(Model):
         examples=["cb-0123456789abcdef0"],
     )
     show_offerings_h: Annotated[Hours, Field(ge=0)] = Field(
-        default=0, description="Show an offered Capacity Block of this length; 0 h shows none."
+        default=0, description="With option capacity-block: show an offered Capacity Block of this length; 0 h shows none."
     )
     max_price_usd: Annotated[Usd, Field(gt=0)] | None = Field(
         default=None, description="Maximum hourly price of a spot machine; null means the on-demand price."
@@ -235,7 +237,12 @@ class Machines(Model):
 
     name: str = Field(description="Name of these machines, unique in the queue.", examples=["p5"])
     type: str = Field(default="p5.48xlarge", description="Instance type.", examples=["p5en.48xlarge"])
-    static: int = Field(default=0, ge=0, description="Machines that always run; 0 rents nothing yet.", examples=[2])
+    static: int = Field(
+        default=0,
+        ge=0,
+        description="Machines that the update itself launches, and that always run; 0 launches none.",
+        examples=[2],
+    )
     leave_out: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(),
         description="Indexes, from 0, of static machines to leave out: only these machines are terminated.",
@@ -315,7 +322,7 @@ class Queue(Model):
 class Mirror(Model):
     """A folder of the Lustre file system that mirrors S3."""
 
-    path: str = Field(description="The folder.", examples=["/data"])
+    path: str = Field(description="Folder in the Lustre file system that shows the bucket's objects.", examples=["/data"])
     bucket: str | None = Field(
         default=None, description="An existing bucket; null makes a private one.", examples=["training-sets"]
     )
@@ -333,7 +340,8 @@ class Lustre(Model):
     )
     efa: bool = Field(
         default=False,
-        description="Machines reach the file system over EFA; its size must then fill whole file servers.",
+        description="Machines with EFA reach the file system over EFA, other machines over TCP. The size of a new file system "
+        "must then fill whole file servers.",
         examples=[True],
     )
     mount: str = Field(default="/fsx", description="Mount point on the machines.", examples=["/data"])
@@ -353,7 +361,7 @@ class Lustre(Model):
     client_key: Fingerprint | None = Field(
         default=None,
         description="Fingerprint of the key that signs AWS's repository of the Lustre client for Ubuntu. AWS does not publish "
-        "the fingerprint; null accepts the key that AWS's bucket serves, and a preview warns.",
+        "the fingerprint; null accepts the key that AWS's bucket serves, and a preview warns if the nodes are Ubuntu.",
         examples=["0123456789ABCDEF0123456789ABCDEF01234567"],
     )
     efa_setup_sha256: Sha256 | None = Field(
@@ -446,7 +454,8 @@ class Aws(Model):
 
     name: str = Field(
         default="busbar",
-        description="Prefix of every name: lower-case letters, digits and hyphens, at most 40.",
+        description="The cluster's name, in names and tags: lower-case letters, digits and hyphens, beginning with a letter, "
+        "at most 40.",
         examples=["train"],
     )
     zone: Annotated[str, AfterValidator(_zone)] | None = Field(
@@ -497,7 +506,9 @@ class Aws(Model):
         examples=[["ecr-pull"]],
     )
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
-        default={}, description="Tags on every resource.", examples=[{"team": "training"}]
+        default={},
+        description="Tags on every machine, volume, network, group, role, file system and bucket.",
+        examples=[{"team": "training"}],
     )
     suppress: tuple[str, ...] = Field(
         default=(), description="Rules to skip, by the names at the end of refusals.", examples=[["efa-off"]]

@@ -196,7 +196,7 @@ def test_after_a_verdict_of_short_the_search_goes_gpu_by_gpu_with_the_devices_ne
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_rails_without_a_published_source_come_from_the_facts_of_first_contact(monkeypatch):
+def test_the_names_of_rails_that_no_source_lists_come_from_the_machines_at_first_contact(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,

@@ -104,7 +104,7 @@ def test_lookups_find_the_created_resources(furnished: Stack) -> None:
     assert json.loads(odcr["properties"])["TotalInstanceCount"] == 2
 
 
-def test_an_existing_network_is_shown_with_its_routes_its_free_addresses_and_its_rules(cloud: Cloud) -> None:
+def test_the_rehearsed_look_ups_return_an_existing_networks_routes_and_free_addresses_and_rules(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules()
     ids = stack.ids
     assert asked(stack, "getVpc") | {"id": 0} == asked(stack, "getVpc", id="vpc") | {"id": 0}

@@ -108,7 +108,7 @@ def test_lookups_find_the_created_resources(furnished: Stack) -> None:
     assert asked(furnished, "getInstance")["region"] == REGION
 
 
-def test_an_existing_network_is_shown_with_its_routes_and_addresses_and_rules(furnished: Stack) -> None:
+def test_the_rehearsed_look_ups_return_an_existing_networks_routes_and_addresses_and_rules(furnished: Stack) -> None:
     ids, found = furnished.ids, asked(furnished, "getSubnet")
     assert (found["vcnId"], found["cidrBlock"], found["subnetDomainName"]) == (
         ids["vcn"],

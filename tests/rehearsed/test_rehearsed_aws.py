@@ -246,7 +246,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
     (stage.folder / "config" / f"Pulumi.{stage.stack}.yaml").write_text(yaml.safe_dump(changed))
 
 
-def test_a_second_stack_whose_cluster_has_the_same_name_comes_up_beside_the_first_after_a_failed_first_boot(built, second):
+def test_a_second_stack_of_the_same_cluster_name_comes_up_although_its_own_login_node_failed_its_first_boot_once(built, second):
     """The second stack mounts the first stack's file systems.
 
     The first boot of the second stack's login node fails. The failed step is named, and only this login node is replaced.

@@ -1,4 +1,4 @@
-"""`make measure` raises `measure.run` for every later update, and does not change the stack file."""
+"""`make measure` raises `measure.run` once, for this and later updates by make until a destroy; the stack file stays."""
 
 from __future__ import annotations
 
