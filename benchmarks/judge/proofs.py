@@ -24,17 +24,20 @@ def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
     said = line.get("proofs")
-    counts = [said.get(name) for name in ("rails", "reached", "measured")] if isinstance(said, dict) else []
+    names = ("rails", "reached", "measured", "untried")
+    counts = [said.get(name) for name in names] if isinstance(said, dict) else [0] * len(names)
     worst = said.get("worst") if isinstance(said, dict) else None
-    rails, reached, measured = (count if isinstance(count, int) and count >= 0 else 0 for count in (counts or [0, 0, 0]))
+    rails, reached, measured, untried = (count if isinstance(count, int) and count >= 0 else 0 for count in counts)
     wanted = asked.nodes * len(asked.shape.rdma.hca if asked.shape.rdma else asked.interfaces)
     if rails != wanted:
         return Check("proofs", UNKNOWN, (f"the line has proofs of {rails} of {wanted} rails",))
     if not isinstance(worst, list) or not worst or not all(isinstance(one, dict) for one in worst):
         return Check("proofs", UNKNOWN, ("the line does not say which rails were slowest",))
     slow = tuple(_short(worst, asked, scale))[:_NAMED]
-    if slow or reached < rails:
-        return check("proofs", slow or (f"{rails - reached} of {rails} rails were not reached",))
+    if slow or reached + untried < rails:
+        return check("proofs", slow or (f"{rails - reached - untried} of {rails} rails were not reached",))
+    if untried:
+        return Check("proofs", SKIPPED, (f"{untried} of {rails} rails could not be tried", *_examples(worst)))
     return _measured(worst, rails, measured, asked, scale)
 
 
@@ -56,8 +59,15 @@ def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Ask
     return Check("proofs", PASS, (f"{rails} rails were reached and measured; {slowest}",))
 
 
+def _examples(worst: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return one untried rail with its reason; the reason is usually the same for all rails."""
+    return tuple(f"{_way(one)}: {one.get('why')}" for one in worst if one.get("untried"))[:1]
+
+
 def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[str]:
     for one in worst:
+        if one.get("reached") is None and one.get("untried") is True:
+            continue
         if one.get("reached") is None:
             yield f"{_way(one)} is not reached: {one.get('why') or 'no reason is given'}"
             continue

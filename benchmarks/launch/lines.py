@@ -156,6 +156,7 @@ class RailLine(NamedTuple):
         gbit_s: average payload rate that ib_write_bw reached, in Gbit/s.
         line_gbit_s: rate that the port reports.
         why: why the rail was not reached or not measured; None if the rail was reached and measured.
+        untried: true if no program can try the rail, such as an EFA device; None otherwise.
     """
 
     node: str
@@ -165,6 +166,7 @@ class RailLine(NamedTuple):
     gbit_s: Optional[float] = None
     line_gbit_s: Optional[float] = None
     why: Optional[str] = None
+    untried: Optional[bool] = None
 
 
 class ProofsLine(NamedTuple):
@@ -173,6 +175,7 @@ class ProofsLine(NamedTuple):
     Attributes:
         rails: how many rails were tried: the number of nodes times the number of rails of a node.
         reached, measured: how many rails were reached, and for how many ib_write_bw gave a number.
+        untried: how many rails no program can try; None if there are none.
         worst: first the rails that were not reached, then rails without a number, then the slowest rails; at most 16 in all.
     """
 
@@ -181,6 +184,7 @@ class ProofsLine(NamedTuple):
     measured: int
     worst: List[RailLine]
     seconds: float
+    untried: Optional[int] = None
 
 
 class MeasureLine(NamedTuple):

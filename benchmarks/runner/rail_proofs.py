@@ -152,6 +152,8 @@ def _plan(own: Optional[Dict[str, Any]], far: Optional[Dict[str, Any]], proofs: 
         "write": not why,
         "seconds": proofs.seconds,
         "unmeasured": why,
+        # Programs are missing, or no program can use the devices. A device that is missing or unusable counts as tried.
+        "untried": bool(why) and not addressed and len(ends) == 2 and (not unusable or all(end["efa"] for end in ends)),  # noqa: PLR2004
     }
 
 
@@ -177,7 +179,8 @@ def _judged(line: RailLine, plan: Dict[str, Any], answer: Dict[str, str]) -> Rai
             whys.append(f"ib_write_bw: {error}")
     else:
         whys.append(f"not measured: {plan['unmeasured']}")
-    return line._replace(reached=reached, gbit_s=gbit_s, why="; ".join(whys)[:_SENTENCE] or None)
+    why = "; ".join(whys)[:_SENTENCE] or None
+    return line._replace(reached=reached, gbit_s=gbit_s, why=why, untried=plan["untried"] or None)
 
 
 def _end(text: str) -> str:
@@ -192,7 +195,8 @@ def _printed(line: RailLine, answer: Dict[str, str]) -> str:
 
 def _line(found: List[RailLine], seconds: float) -> ProofsLine:
     def worst(one: RailLine) -> Tuple[bool, bool, float]:
-        return one.reached is not None, one.gbit_s is not None, (one.gbit_s or 0) / (one.line_gbit_s or 1)
+        fine = one.reached is not None or bool(one.untried)
+        return fine, one.gbit_s is not None, (one.gbit_s or 0) / (one.line_gbit_s or 1)
 
     return ProofsLine(
         rails=len(found),
@@ -200,4 +204,5 @@ def _line(found: List[RailLine], seconds: float) -> ProofsLine:
         measured=sum(one.gbit_s is not None for one in found),
         worst=sorted(found, key=worst)[:_WORST],
         seconds=round(seconds, 2),
+        untried=sum(bool(one.untried) for one in found) or None,
     )

@@ -36,6 +36,7 @@ def about(rail: str, rdma: bool) -> Dict[str, Any]:
         "address": _address(netdev),
         "rate_gbit_s": _rate(rail) if rdma else _speed(rail),
         "unusable": _unusable(rail) if rdma else "the rails have no RDMA device",
+        "efa": rdma and _driver(rail) == "efa",
         "iwarp": rdma and _read(f"{_RDMA}/{rail}/node_type").startswith("4"),  # "4: RNIC" (drivers/infiniband/core/sysfs.c)
         "rping": shutil.which("rping") or "",
         "ib_write_bw": shutil.which("ib_write_bw") or "",
@@ -45,13 +46,17 @@ def about(rail: str, rdma: bool) -> Dict[str, Any]:
 def _unusable(device: str) -> str:
     if not os.path.isdir(f"{_RDMA}/{device}"):
         return f"there is no RDMA device {device}"
-    if os.path.basename(os.path.realpath(f"{_RDMA}/{device}/device/driver")) == "efa":
+    if _driver(device) == "efa":
         return f"{device} is an EFA device, which lacks the reliable connections that ib_write_bw uses"
     for name in sorted(os.listdir(_VERBS)) if os.path.isdir(_VERBS) else []:
         if _read(f"{_VERBS}/{name}/ibdev") == device:
             there = f"{_DEVICES}/{name}"
             return "" if os.path.exists(there) else f"there is no {there}, so no program can use {device}"
     return f"the kernel offers no verbs of {device}"
+
+
+def _driver(device: str) -> str:
+    return os.path.basename(os.path.realpath(f"{_RDMA}/{device}/device/driver"))
 
 
 def _address(netdev: str) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from fake_cluster import DECIDING, LOOKS, NODES, Cluster, row, run, step
 
-from benchmarks.launch.protocol import Node
-from benchmarks.runner import evidence, fanout, measure
+from benchmarks.launch.lines import ProofsLine
+from benchmarks.launch.protocol import Node, Proofs
+from benchmarks.runner import evidence, fanout, measure, rail_proofs
 from benchmarks.runner.refusal import Refusal
 
 EXACT = (Path(__file__).parents[1] / "golden/transcripts/h200x2.json").read_text()
@@ -249,3 +250,15 @@ def test_a_json_result_that_cannot_be_parsed_is_left_out_completely(broken):
 def test_every_field_of_nccl_tests_json_except_the_environment_is_kept():
     document = json.loads(EXACT)
     assert json.loads(evidence.without_environment(EXACT)) == {key: document[key] for key in document if key != "env"}
+
+
+def test_the_bytes_of_ib_write_bw_do_not_count_as_bytes_of_the_collectives(cluster, monkeypatch):
+    def tried(nodes: Any, *_: Any) -> rail_proofs.Tried:
+        for node in nodes:
+            cluster.inventory[node.name]["hca"]["mlx5_0"]["tx_bytes"] += 10**12
+        return rail_proofs.Tried(ProofsLine(2, 2, 2, [], 1.0), "printed\n")
+
+    monkeypatch.setattr(rail_proofs, "tried", tried)
+    cluster.runs["all"] = run(row(1024, 300))
+    line = cluster.line(DECIDING, proofs=Proofs(["mlx5_0"], True, 6))
+    assert {name: sent["mlx5_0"] for name, sent in line["transport"]["tx_bytes"].items()} == {"a": 0, "b": 0}

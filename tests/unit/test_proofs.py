@@ -77,6 +77,20 @@ def test_rails_that_cannot_be_measured_are_skipped_and_the_verdict_is_pass_only_
     assert judge(text, dataclasses.replace(PROVEN, accept=Accept(allow_skipped=("proofs",)))).verdict == "pass"
 
 
+def test_on_efa_the_check_is_skipped_with_the_reason():
+    why = "not measured: rdmap0 is an EFA device, which lacks the reliable connections that ib_write_bw uses"
+    check = found(proofs(rail(reached=None, gbit_s=None, untried=True, why=why), reached=0, measured=0, untried=32))
+    assert (check.state, check.why[0]) == ("skipped", "32 of 32 rails could not be tried")
+    assert check.why[1:] == (f"mlx5_0 from inst-0 to inst-1: {why}",)
+
+
+def test_rails_that_cannot_be_tried_hide_no_rail_that_is_not_reached():
+    untried, lost = rail(reached=None, gbit_s=None, untried=True), rail(reached=None, gbit_s=None, why="rping: no route")
+    assert found(proofs(lost, untried, reached=0, measured=0, untried=31)).state == "short"
+    assert found(proofs(untried, reached=0, measured=0, untried=31)).state == "short"
+    assert found(proofs(rail(reached=None, untried="yes"), reached=31, measured=31)).state == "short"
+
+
 def test_a_rail_whose_test_failed_is_unknown_and_not_skipped():
     check = found(proofs(rail(gbit_s=None, why="ib_write_bw: it printed no table: Failed to modify QP"), measured=31))
     assert check.state == "unknown"

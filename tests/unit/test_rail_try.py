@@ -26,6 +26,7 @@ ENDS: dict[str, Any] = {
     "rate_gbit_s": 25.0,
     "unusable": "",
     "iwarp": False,
+    "efa": False,
     "rping": "/usr/bin/rping",
     "ib_write_bw": "/usr/bin/ib_write_bw",
 }
@@ -138,6 +139,23 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str | None, float
         ),
     ),
 }
+
+
+EFA = ENDS | {"address": "", "unusable": "rdmap0 is an EFA device", "efa": True}
+LACKING = ENDS | {"address": "", "ib_write_bw": ""}
+MISSING = ENDS | {"address": "", "unusable": "there is no RDMA device irdma0"}
+
+
+@pytest.mark.parametrize(
+    ("own", "far", "untried"),
+    [(EFA, EFA, True), (LACKING, LACKING, True), (MISSING, ENDS, False), (MISSING, MISSING, False), (ENDS, FAR, False)],
+)
+def test_a_rail_that_no_program_can_try_is_untried_but_a_missing_device_is_a_rail_that_is_not_reached(own, far, untried):
+    plan = rail_proofs._plan(own, far, ONE)  # noqa: SLF001
+    found = rail_proofs._judged(LINE, plan, {"ping": "", "write": WRITE, "connect": "not tried"})  # noqa: SLF001
+    assert bool(found.untried) is untried
+    line = rail_proofs._line([found], 1.0)  # noqa: SLF001
+    assert (line.untried, line.reached) == ((1, 0) if untried else (None, int(found.reached is not None)))
 
 
 @pytest.mark.parametrize("name", ANSWERS)
