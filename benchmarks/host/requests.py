@@ -33,10 +33,11 @@ from benchmarks.launch.protocol import (
     data,
     load,
 )
-from benchmarks.plan import ceiling, fractions, silence_limit
+from benchmarks.plan import fractions, silence_limit
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.expected_pace import pace
+from benchmarks.plan.gate import limit_gb_s
 from benchmarks.plan.proofs import proofs
 from benchmarks.plan.ranks import Place, exports, ranks, result
 from benchmarks.plan.ranks import launch as launch_of
@@ -201,8 +202,8 @@ def entry_test(  # noqa: PLR0913 - everything that a test of new machines depend
     pair = replace(asked, nodes=2)
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(pair.nodes)]
     where = Place(tuple(nodes), network, _UNBUILT, asked.interfaces, "entry", remote_shell=placeholders.SHELL)
-    ring = ceiling.ring_gb_s(asked.shape, pair.nodes)
-    limits = [] if ring is None else [PairLimit(size, ring * share) for size, share in fractions.ALL_REDUCE]
+    known = {size: limit_gb_s("all_reduce", size, asked.shape, pair.nodes) for size, _ in fractions.ALL_REDUCE}
+    limits = [PairLimit(size, least) for size, least in known.items() if least is not None]
     body = EntryTest(
         run_id="",
         timeout_s=timeout_s,
@@ -290,11 +291,9 @@ def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons
 
 
 def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
-    pair = ceiling.ring_gb_s(asked.shape, 2, judged.scale)
     found = _pairs(where, asked, judged.scale)
-    share = fractions.fraction(found.size_bytes, fractions.ALL_REDUCE, judged.scale)
     return found._replace(
-        pair_limit_gb_s=None if pair is None or share is None else pair * share,
+        pair_limit_gb_s=limit_gb_s("all_reduce", found.size_bytes, asked.shape, 2, judged.scale),
         whole_gb_s=judged.busbw_gb_s if asked.plan.collective == "all_reduce" else None,
         off_ring=any(retest.is_about(one, "alltoall", asked) for one in judged.checks),
     )

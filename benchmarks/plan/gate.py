@@ -71,9 +71,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
             "limit, accept.gate"
         )
         return Gate(name, size, None, why)
-    asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part, shape))]
-    limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
-    if not limits or (least not in {part for _, _, part, _ in limits}):
+    limits = _limits(name, size, shape, nodes, scale)
+    if not limits:
         needed = size_text(smallest_bytes(plan, shape, nodes) or 0)
         real = f" outside a rehearsal, or 1/{scale} of that" if scale != 1 else ""
         return Gate(name, size, None, f"the largest size is {size_text(size)}, but the gate needs at least {needed}{real}")
@@ -81,6 +80,20 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
     return Gate(name, size, limit, why)
+
+
+def limit_gb_s(name: str, size_bytes: int, shape: Shape, nodes: int, scale: int = 1) -> float | None:
+    """Return the busbw in GB/s that `name` must reach at `size_bytes`, without a user's limit; None if no rule applies."""
+    return min((limit for limit, *_ in _limits(name, size_bytes, shape, nodes, scale)), default=None)
+
+
+def _limits(name: str, size_bytes: int, shape: Shape, nodes: int, scale: int) -> list[tuple[float, float, str, float]]:
+    """Return limit (GB/s), share, link and ceiling (GB/s) for each link with a rule; empty if the slowest link has none."""
+    parts = ceiling.parts(name, shape, nodes, scale)
+    ruled = [(fraction(size_bytes, published(name, part, shape), scale), part, bound) for part, bound in parts]
+    limits = [(share * bound, share, part, bound) for share, part, bound in ruled if share is not None]
+    least = min(parts, key=lambda one: one[1])[0] if parts else ""
+    return limits if least in {part for _, _, part, _ in limits} else []
 
 
 def nvls_unknown(shape: Shape, plan: Measure) -> str:

@@ -7,22 +7,24 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from measurement_line import ASKED, BUILT
+from measurement_line import ASKED, BUILT, a_plan
 
 from benchmarks.host import requests
 from benchmarks.launch import launcher, placeholders
 from benchmarks.launch.lines import EntryLine
 from benchmarks.launch.protocol import EntryTest, Node, PairLimit, Source, data, load
+from benchmarks.plan.gate import gate
 from benchmarks.runner import __main__ as runner
 from benchmarks.runner import build, search_run
 from benchmarks.runner.entry_test import limit, remote_shell, verdict
 from benchmarks.runner.refusal import Refusal
-from catalogue import IMAGES
+from catalogue import IMAGES, SHAPES
 
 NAMES = ["gpu-1", "gpu-2", "gpu-3"]
 NODES = [Node(name, f"10.0.1.{number}") for number, name in enumerate(NAMES, 3)]
@@ -59,6 +61,15 @@ def test_larger_messages_must_reach_a_larger_share_of_the_line_rate_divided_by_t
     assert limit(test.limits, 1024**2, 4000) == pytest.approx(0.85 * rate / 4000)
     assert limit(test.limits, 1024**2, 1) is None, "so small a message says nothing about the rails"
     assert limit([], 1024**3, 1) is None
+
+
+def test_a_pair_whose_nvlink_is_slower_than_its_rails_must_reach_no_more_than_the_gate():
+    shape = SHAPES["BM.GPU.H100.8"]
+    source = Source("2.19.6", "0" * 64, path="/home/.busbar/tests.tar")
+    asked = replace(ASKED, shape=shape)
+    text = requests.entry_test(asked, source, IMAGES["ol8"].homes, network="10.0.1.0/24", timeout_s=600, reasons=["r"])
+    limits = load(EntryTest, json.loads(text)).limits
+    assert limit(limits, 4096 * 1024**2, 1) == gate(a_plan(end_bytes=4096 * 1024**2), shape, 2).limit_gb_s == pytest.approx(324)
 
 
 def line(*pairs: tuple[int, int, float | None], **more: Any) -> dict[str, Any]:
