@@ -24,7 +24,7 @@ GRACE_S = 60
 _POLL_S = 0.5
 #: Name of the folder with the tests, beside the spool folder.
 FOLDER = "entry"
-_ALONE = "entry test: not run, because no other machine was started with this one"
+_ALONE = "entry test: not run, because its launch has no other machine"
 
 
 class Outcome(NamedTuple):
@@ -120,8 +120,17 @@ def _set(work: Work, batch: Batch) -> LaunchSet:
 
 
 def _ask(work: Work, desk: Desk, batch: Batch) -> None:
-    """Ask for the test of a launch once all its machines have booted; a single machine joins without a test."""
-    if batch.launched_at is None or not batch.nodes or set(batch.nodes) - set(batch.reached):
+    """Ask for the test of a launch once all its machines have booted; a single machine joins without a test.
+
+    If a machine of a job has not booted, all machines of the job are terminated, so that Slurm starts all of them again.
+    """
+    if batch.launched_at is None or not batch.nodes:
+        return
+    if batch.group and len(batch.nodes) < batch.count:
+        # A single replacement would join untested, and on OCI it would be in another cluster network.
+        work.fail_group(batch, "entry test: terminated, because another machine of its job did not start", LOST_S)
+        return
+    if set(batch.nodes) - set(batch.reached):
         return
     if len(batch.nodes) == 1:
         work.say(f"{batch.nodes[0]}: {_ALONE}")

@@ -102,7 +102,7 @@ def test_the_only_machine_of_a_launch_joins_untested_and_slurms_comment_says_tha
     head.slurm.start(("7", head.nodes(1)))
     head.run(2)
     assert head.joined == head.nodes(1)
-    assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not run, because no other machine was started with this one")
+    assert head.slurm.comments[head.nodes(1)[0]] == "entry test: not run, because its launch has no other machine"
 
 
 def test_no_machine_joins_if_the_entry_test_could_not_run(head):
@@ -126,12 +126,27 @@ def test_an_entry_test_has_a_time_limit_of_its_own_which_may_be_longer_than_the_
     assert set(head.slurm.reasons().values()) == {"entry test: it did not end within 3000 s"}
 
 
-def test_a_machine_that_never_boots_does_not_fail_the_other_machines_which_are_tested(head):
+def test_if_a_machine_of_a_job_never_boots_all_its_machines_end_because_a_single_replacement_would_join_untested(head):
     head.silent = {head.nodes(3)[2]}
     head.slurm.start(("7", head.nodes(3)))
     head.run(2)
     head.run(2, seconds=1000)
     assert head.slurm.reasons()[head.nodes(3)[2]] == "its machine was not reached within 1800 s: Connection refused"
+    head.run(2)
+    assert not head.desk.due()
+    assert not head.joined
+    assert not head.cloud.running
+    told = "entry test: terminated, because another machine of its job did not start"
+    assert {head.slurm.reasons()[node] for node in head.nodes(2)} == {told}
+    head.run(2, seconds=LOST_S)
+    assert set(head.slurm.reasons()) == {head.nodes(3)[2]}, "the others are usable after a minute"
+
+
+def test_machines_of_single_node_jobs_are_tested_although_another_machine_of_their_launch_never_boots(head):
+    head.silent = {head.nodes(3)[2]}
+    head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(3))))
+    head.run(2)
+    head.run(2, seconds=1000)
     head.run()
     ((_, _, machines),) = head.desk.due()
     assert sorted(node for node, _, _ in machines) == head.nodes(2)
