@@ -188,16 +188,19 @@ def _existing(wanted: Oci) -> Facts:
     )
     networks = living(found, pulumi.get_stack())
     single = _single(wanted.compartment)
-    sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in networks}
-    sizes |= dict.fromkeys(single, 1)
-    tags = {one.display_name: one.freeform_tags or {} for one in (*networks, *single.values())}
+    everything = [*networks, *single]
+    known = ids_in_state() if any(_other_name(wanted, one) for one in everything) else frozenset()
+    names = {one.id: _name_after(wanted, one, known) for one in everything}
+    sizes = {names[network.id]: sum(int(part.size) for part in network.instance_pools) for network in networks}
+    sizes |= {names[instance.id]: 1 for instance in single}
+    tags = {names[one.id]: one.freeform_tags or {} for one in everything}
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}
     members = {
-        labels[network.display_name]: _members(wanted.compartment, network.id)
+        labels[names[network.id]]: _members(wanted.compartment, network.id)
         for network in networks
-        if network.display_name in labels
+        if names[network.id] in labels
     }
-    members |= {labels[label]: [instance] for label, instance in single.items() if label in labels}
+    members |= {labels[names[instance.id]]: [instance] for instance in single if names[instance.id] in labels}
     shrinking = [pool.name for pool in wanted.pools if 0 < pool.nodes < sizes.get(wanted.label(pool), 0)]
     return Facts(
         oldest={name: tuple(one.display_name for one in members[name]) for name in shrinking},
@@ -206,33 +209,48 @@ def _existing(wanted: Oci) -> Facts:
         },
         running={name: sizes.get(label, 0) for label, name in labels.items()},
         made={name: tags[label][MADE_FOR] for label, name in labels.items() if MADE_FOR in tags.get(label, {})},
-        strays={label: sizes[label] for label in _strays(wanted, [*networks, *single.values()]) if label not in labels},
+        strays={
+            label: sizes[label]
+            for label in (names[one.id] for one in everything if _is_own(wanted, one, known))
+            if label not in labels
+        },
     )
 
 
-def _strays(wanted: Oci, found: list[Any]) -> list[str]:
-    """Return the display names of this stack's machines in `found`; an update terminates machines whose names no pool has.
+def _other_name(wanted: Oci, one: Any) -> str:
+    """Return the `oci.name` with which a machine was created; empty if it is the present one or unknown."""
+    name = str((one.freeform_tags or {}).get(OWNER, ""))
+    return "" if name == wanted.name else name
 
-    `oci.name` is the DNS label of a VCN that the stack created. So a changed `oci.name` replaces the VCN and all machines in
-    the VCN. Machines with another `oci.name` may also belong to a stack whose state is elsewhere and that has this stack's
-    name. So machines with another `oci.name` count only if they are in this stack's state.
+
+def _name_after(wanted: Oci, one: Any, known: frozenset[str]) -> str:
+    """Return the display name that a machine has after the update; `known` are the ids in this stack's state.
+
+    `oci.name` is the DNS label of a VCN that the stack created, so a changed `oci.name` replaces the VCN and all machines in
+    it. In existing subnets, the update only renames the machines.
     """
-    mine = [one for one in found if (one.freeform_tags or {}).get(OWNER) == wanted.name]
-    others = [one for one in found if (one.freeform_tags or {}).get(OWNER) not in {None, wanted.name}]
-    if others and wanted.network.existing is None:
-        known = ids_in_state()
-        mine += [one for one in others if one.id in known]
-    return [one.display_name for one in mine]
+    name, before = str(one.display_name), _other_name(wanted, one)
+    renamed = before and wanted.network.existing is not None and one.id in known and name.startswith(f"{before}-")
+    return wanted.name + name[len(before) :] if renamed else name
 
 
-def _single(compartment: str) -> dict[str, Any]:
-    """Return this stack's single instances by display name; nodes of cluster networks lack the tag `MADE_FOR`."""
+def _is_own(wanted: Oci, one: Any, known: frozenset[str]) -> bool:
+    """Whether a machine is this stack's: an update terminates such a machine if no pool has the machine's name.
+
+    A machine with another `oci.name` may belong to a stack that has this stack's name and whose state is elsewhere. So it
+    counts only if it is in this stack's state.
+    """
+    return (one.freeform_tags or {}).get(OWNER) == wanted.name or (bool(_other_name(wanted, one)) and one.id in known)
+
+
+def _single(compartment: str) -> list[Any]:
+    """Return this stack's single instances; nodes of cluster networks lack the tag `MADE_FOR`."""
     found = _ask(
         f"the instances in {compartment}",
         "read instance-family in the compartment",
         lambda: core.get_instances(compartment_id=compartment).instances,
     )
-    return {one.display_name: one for one in living(found) if MADE_FOR in (one.freeform_tags or {})}
+    return [one for one in living(found) if MADE_FOR in (one.freeform_tags or {})]
 
 
 def _members(compartment: str, network: str) -> list[Any]:

@@ -115,7 +115,7 @@ def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refuse
 def test_nodes_with_the_same_names_in_another_stack_are_not_taken_for_nodes_of_this_stack(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
     there = [
-        {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
+        {"id": name, "state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
         for name in (POOL, "busbar-gone")
     ]
     _, refused = asked(account(getClusterNetworks={"clusterNetworks": there}))
@@ -135,6 +135,20 @@ def test_a_changed_cluster_name_that_would_replace_the_network_and_its_nodes_is_
     ]
     _, refused = asked(account(**network_of(getClusterNetworks={"clusterNetworks": there})), **changes)
     assert ("has no pool for before-gpu any more: 2 running nodes would be terminated" in refused) is refuses, refused
+
+
+@pytest.mark.parametrize(("known", "refuses"), [({"cn"}, True), (set(), False)])
+def test_in_existing_subnets_a_changed_cluster_name_hides_no_node_that_the_same_update_would_terminate(
+    asked, monkeypatch, known, refuses
+):
+    monkeypatch.setattr(oci_preflight, "ids_in_state", lambda: known)
+    tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made for another image"}
+    there = [
+        {"id": "cn", "state": "RUNNING", "displayName": "before-gpu", "instancePools": [{"size": 2}], "freeformTags": tags}
+    ]
+    _, refused = asked(account(**network_of(getClusterNetworks={"clusterNetworks": there})), **OWN)
+    assert ("oci.pools[0] needs new machines" in refused) is refuses, refused
+    assert ("2 running nodes would be terminated" in refused) is refuses
 
 
 def test_only_the_nodes_that_an_update_adds_must_fit_into_the_rest_of_the_limit(asked):
