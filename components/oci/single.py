@@ -8,11 +8,14 @@ from pulumi_oci import core
 from components.inventory import Node, NodeSet
 from components.left_behind import never_twice
 from components.oci.launch import BOOT_VPUS_PER_GB, LaunchInputs, plugins, tags, user_data
-from components.oci.pool import DELETE, create_timeout, node_set
+from components.oci.pool import DELETE, node_set
 from components.oci.preflight import Place
 from components.oci.tagged_machines import RIGHT, instances_named
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
+
+#: The provider's own timeout for the creation and the update of an instance (terraform-provider-oci, core_instance).
+_START = "45m"
 
 
 class Single(pulumi.ComponentResource):
@@ -68,7 +71,7 @@ class Single(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(
                 parent=self,
-                custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(1), update=create_timeout(1), delete=DELETE),
+                custom_timeouts=pulumi.CustomTimeouts(create=_START, update=_START, delete=DELETE),
                 # A changed shape, image or volume replaces the machine. Capacity is scarce, so the old machine is terminated
                 # before the new one is created. The provider would also replace a machine if the key or the first boot
                 # changes, and would change the image of a running machine. So changes of `metadata` and `sourceDetails`

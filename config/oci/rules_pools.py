@@ -172,7 +172,7 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(f"{path}.image", f"is {pool.image}, which is not in this region, or this account may not see it")
 
 
-@rule("image-import", WARNING, "terraform-provider-oci: core_image_resource.go, two hours; Image.billableSizeInGBs")
+@rule("image-import", WARNING, "terraform-provider-oci: core_image_resource.go, two hours; Image.billableSizeInGBs", guard=True)
 def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """An image that may not have been imported yet: the pool has no running nodes, so the update may have to import it."""
     said: set[str] = set()

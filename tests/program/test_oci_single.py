@@ -167,3 +167,17 @@ def test_a_change_that_terminates_the_instance_is_refused_until_the_stack_file_a
 def test_a_terminated_instance_and_an_instance_of_another_stack_are_ignored(single, gone):
     _, refused = single(there(instance(single()[0]), **gone))
     assert "1 more nodes need 8 GPUs" in refused
+
+
+def test_no_timeout_of_a_single_instance_is_shorter_than_the_providers_own(single, monkeypatch):
+    given: dict[str, Any] = {}
+    register = pulumi.runtime.mocks.MockMonitor.RegisterResource
+
+    def note(self: Any, request: Any) -> Any:
+        given[request.name] = request.customTimeouts
+        return register(self, request)
+
+    monkeypatch.setattr(pulumi.runtime.mocks.MockMonitor, "RegisterResource", note)
+    single()
+    its = given["cluster-pool-gpu-node"]
+    assert (its.create, its.update, its.delete) == ("45m", "45m", "75m")
