@@ -96,8 +96,9 @@ class Scheduler(Model):
     )
     entry_test: bool = Field(
         default=False,
-        description="New machines are tested in pairs over their rails before they join, and are terminated if they do not "
-        "pass. Off by default, because the test makes a start some minutes longer.",
+        description="New machines that start together are tested in pairs over their rails before they join. If one of them "
+        "does not pass, all machines of its job are terminated. A machine that starts by itself joins without a test. "
+        "Off by default, because the test makes a start some minutes longer.",
         examples=[True],
     )
     entry_timeout_s: Annotated[Seconds, Field(ge=120)] = Field(

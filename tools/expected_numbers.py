@@ -23,12 +23,13 @@ _COLLECTIVE: Final = "all_reduce"
 _NODES, _SIZES = (1, 2, 16), (1 << 20, 64 << 20, 1 << 30, 8 << 30)
 _HEAD = """# Expected bandwidths of every machine
 
-The table has the all-reduce busbw, in decimal GB/s, that busbar expects of a healthy fabric of each machine in `catalogue/`.
-There is one row for each number of nodes. The row also has the ceiling that the line rates allow, and the gate at 8 GiB. These
-numbers come from the model (`benchmarks/plan/ceiling.py`), not from a measurement. A preview shows the same numbers for your
-own stack.
+The table has the all-reduce busbw, in decimal GB/s, that busbar expects of a healthy fabric of each machine in `catalogue/`
+(on AWS, of the types with GPUs). There is one row for each number of nodes. The row also has the ceiling that the line rates
+allow, and the gate at 8 GiB. These numbers come from the model (`benchmarks/plan/ceiling.py`), not from a measurement. A
+preview shows such numbers for the six largest sizes of your own stack.
 
-The column *published* has what others measured on machines with the same GPUs and rails, if NCCL used a ring.
+The column *published* has what others measured on machines with the same GPU model and the same total rate of rails, unless
+NCCL is known to have used another algorithm than a ring. The row for 16 nodes has results of 3 nodes or more.
 [published-rows.md](published-rows.md) has the sources, and also rows of other algorithms and collectives. If the catalogue does
 not name a machine's rails, the machine has only one row, for one node. `python -m tools.expected_numbers` writes this page.
 

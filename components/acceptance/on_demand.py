@@ -219,10 +219,12 @@ def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
         why = f"the test job on the nodes that always run kept no result (limit {limit_s:.0f} s); its log is in {folder}, and "
         why += "`sinfo -R` on the login node shows which nodes are down and why"
         asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
-        # A job that nobody waits for any more is cancelled, because it would block the nodes for other jobs.
+        # The job has ended if squeue lists nothing, or no longer knows the job. Any other error of squeue says nothing. A job
+        # that nobody waits for any more is cancelled, because it would block the nodes for other jobs.
         submit = (
             f"cd {folder} && rm -f {run_id}.json && job=$({asks}) && end=$(($(date +%s) + {limit_s:.0f})) && "
-            'while [ -n "$(squeue --noheader --jobs="$job" 2> /dev/null)" ]; do '
+            'until said=$(squeue --noheader --jobs="$job" 2>&1) && [ -z "$said" ]; do '
+            'case $said in *"Invalid job id"*) break ;; esac; '
             '[ "$(date +%s)" -lt "$end" ] || { scancel "$job"; break; }; sleep 2; done; '
         )
     none = json.dumps(protocol.data(protocol.Refused(run_id, why, "job")), sort_keys=True)

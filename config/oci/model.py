@@ -132,8 +132,8 @@ class Network(Model):
     )
     ingress: Literal["all", "ssh"] = Field(
         default="all",
-        description="What nodes accept from the VCN: `all` traffic, which MPI and NCCL need, or only `ssh`, which shows how a "
-        "measurement fails if all other traffic is blocked.",
+        description="What nodes accept from the VCN: `all` traffic, which MPI and NCCL need, or only `ssh` and the ports of "
+        "file systems, which shows how a measurement fails if all other traffic is blocked.",
         examples=["ssh"],
     )
     existing: ExistingNetwork | None = Field(
@@ -177,7 +177,9 @@ class Pool(Model):
         default="BM.GPU4.8", description="Shape of the nodes, one of catalogue/oci/shapes.py.", examples=["BM.GPU.H100.8"]
     )
     nodes: int = Field(
-        ge=0, description="Number of nodes: 2 or more; 1 if clusterNetwork is false; or 0, which rents nothing.", examples=[2]
+        ge=0,
+        description="Number of nodes: 2 or more; 1 if clusterNetwork is false; or 0, which rents no machine.",
+        examples=[2],
     )
     dynamic: int = Field(default=0, ge=0, description="How many nodes oci.slurm may start when jobs need them.", examples=[8])
     always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
@@ -189,7 +191,8 @@ class Pool(Model):
     )
     queue: str = Field(
         default="compute",
-        description="Queue (Slurm's partition) of the pool's nodes in oci.slurm; the first pool's queue is the default.",
+        description="Queue (Slurm's partition) of the pool's nodes in oci.slurm; the queue of the first pool with dynamic "
+        "nodes is the default.",
         examples=["train"],
     )
     cluster_network: bool = Field(
@@ -386,7 +389,8 @@ class Oci(Model):
         default="busbar", description="Prefix of display names, and DNS label of the VCN.", examples=["train"]
     )
     compartment: Annotated[str, _ocid("compartment|tenancy")] = Field(
-        description="OCID of the compartment that everything is created in.", examples=["ocid1.compartment.oc1..aaaa"]
+        description="OCID of the compartment that everything is created in, except the dynamic group of oci.slurm.",
+        examples=["ocid1.compartment.oc1..aaaa"],
     )
     tenancy: Annotated[str, _ocid("tenancy")] | None = Field(
         default=None,
@@ -405,7 +409,7 @@ class Oci(Model):
     pools: Annotated[tuple[Pool, ...], AfterValidator(some)] = Field(description="Pools of GPU nodes.")
     storage: Storage = Field(default=Storage(), description="File systems that every node mounts.")
     tags: dict[str, str] = Field(
-        default={}, description="Freeform tags of everything that is created.", examples=[{"team": "research"}]
+        default={}, description="Freeform tags of everything that is created and takes tags.", examples=[{"team": "research"}]
     )
     container: Container | None = Field(
         default=None, description="Image that ranks run in, inside one instance; null runs them on the nodes."

@@ -20,6 +20,7 @@ from oci_account import OWN, account, asking, network_of
 from on_demand_stack import IDENTITY, LOGIN, NONE, OCI, POOL, WAITS, program
 
 from benchmarks.launch.protocol import EntryTest, data, load
+from components.acceptance import on_demand as on_demand_stage
 from rehearsal.image import internet, signing_keys
 from scheduler.elastic.settings import CONFIGURATION
 
@@ -410,3 +411,28 @@ def test_without_other_login_nodes_the_controller_accepts_no_connections_from_th
     assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], (
         "a changed first boot would replace the controller"
     )
+
+
+SQUEUE = """case $(wc -l < calls) in
+1) echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1 ;;
+2) echo "7 gpu nccl-test R 2 n1,n2" ;;
+*) echo '{"schema": 2}' > run1.json; LAST ;;
+esac"""
+
+
+@pytest.mark.parametrize("last", ["exit 0", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'])
+def test_an_update_waits_for_the_test_job_while_slurm_does_not_answer_and_until_the_job_has_ended(tmp_path, last):
+    programs = {
+        "sbatch": "echo 7",
+        "squeue": "echo x >> calls; " + SQUEUE.replace("LAST", last),
+        "scancel": "echo cancelled",
+        "sleep": ":",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    command = on_demand_stage._reads(str(tmp_path), json.dumps({"run_id": "run1"}), "gpu", 600)  # noqa: SLF001
+    path = f"{tmp_path}:/usr/bin:/bin"
+    ran = subprocess.run(["sh", "-c", command], env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ('{"schema": 2}\n', "")
+    assert (tmp_path / "calls").read_text().count("x") == 3
