@@ -119,17 +119,22 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     if given.get("accounting"):
         node_setup.set_up(dict(node, units={}))  # starts munge, which the database needs; slurmctld needs the database
         accounting_setup.set_up(given["accounting"])
-    _take_over(place, cloud)
+    second = _take_over(place, cloud)
     node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):
         controller_setup.set_up(given["users"])
+    _set_up_logins(given)
+    # The timers start last, so that an installation that fails starts no machine.
+    _start_timers()
+    if second or state.batches:
+        _tell(earlier_launches.adopt(cloud, wanted, _state))
+
+
+def _set_up_logins(given: Dict[str, Any]) -> None:
     for name, (machine, address) in sorted(given.get("logins", {}).items()):
         why = join.login_node(given["settings"]["join"], machine, address, given["files"])
         if why:
             sys.exit(f"no job can be submitted on {name} at {address}, which the controller could not set up: {why}")
-    # The timers start last, so that an installation that fails starts no machine.
-    _start_timers()
-    _tell(earlier_launches.adopt(cloud, wanted, _state))
 
 
 def _state() -> State:
@@ -154,8 +159,8 @@ def _place(given: Dict[str, str]) -> handover.Place:
     return place
 
 
-def _take_over(place: handover.Place, cloud: Cloud) -> None:
-    """Take over the jobs of this stack's earlier controller and terminate its machines, before slurmctld starts."""
+def _take_over(place: handover.Place, cloud: Cloud) -> bool:
+    """Take over the jobs of this stack's earlier controller and terminate its machines; return whether there was one."""
     second = handover.is_second(place, public_key())
     try:
         _tell(handover.take(place, public_key(), slurm_facts.version()))
@@ -163,6 +168,7 @@ def _take_over(place: handover.Place, cloud: Cloud) -> None:
         sys.exit(f"the jobs of the earlier controller could not be taken over: {error}")
     if second:
         _tell(earlier_launches.end(cloud))
+    return second
 
 
 def _start_timers() -> None:

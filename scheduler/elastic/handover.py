@@ -10,6 +10,7 @@ The copy contains the scripts and environments of jobs, so only root can read it
 as any user; root on a node can do so without the copy, because every node has munge's key.
 """
 
+import gzip
 import io
 import json
 import os
@@ -134,6 +135,8 @@ def take(
             return ""
     except _UNREADABLE:
         pass
+    except OSError as error:
+        _raise_unless_damaged(error)
     return _set_aside(place, "their copy cannot be read")
 
 
@@ -182,6 +185,15 @@ def _about(path: str) -> Dict[str, Any]:
             return {name: found[name] for name in ("by", "slurm", "last")}
     except (FileNotFoundError, *_UNREADABLE):
         return {}
+    except OSError as error:
+        _raise_unless_damaged(error)
+        return {}
+
+
+def _raise_unless_damaged(error: OSError) -> None:
+    """Raise the error, unless it is gzip's: damaged data is an OSError without a number."""
+    if error.errno is not None:
+        raise error
 
 
 def _pack(place: Place, about: Dict[str, Any]) -> None:
@@ -220,7 +232,7 @@ def _unpack(path: str, state: str) -> None:
     """Write the copy's files as user slurm's. The list of jobs gets its name last, so that an interrupted call is repeated."""
     _folder(state)
     part = os.path.join(state, _JOBS + ".busbar")
-    with tarfile.open(path) as source:
+    with gzip.open(path) as stream, tarfile.open(fileobj=stream) as source:
         for member in source:
             if member.name == _ABOUT:
                 continue
@@ -230,6 +242,7 @@ def _unpack(path: str, state: str) -> None:
             _folder(os.path.dirname(wanted), state)
             body = source.extractfile(member)
             node_setup.put(wanted, body.read() if body else b"", 0o600, "slurm")
+        stream.read()  # to the end, where gzip compares the checksum
     os.rename(part, os.path.join(state, _JOBS))
 
 

@@ -180,6 +180,25 @@ def test_a_copy_that_cannot_be_read_is_renamed_and_the_operator_is_told(machine,
     assert not copy.exists()
 
 
+def test_a_copy_with_a_wrong_checksum_is_renamed_but_an_error_of_the_file_system_is_not_taken_for_damage(machine, monkeypatch):
+    first, second = machine("first"), machine("second")
+    first.queue("job 17")
+    first.keep()
+    copy = Path(first.place.copy)
+    whole = copy.read_bytes()
+    copy.write_bytes(whole[:-8] + bytes(4) + whole[-4:])
+    assert "their copy cannot be read" in second.take(clock=iter((0, 100)).__next__)
+    copy.write_bytes(whole)
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(tarfile, "open", fails)
+    with pytest.raises(OSError, match="Input/output error"):
+        machine("third").take()
+    assert copy.exists()
+
+
 def test_an_interrupted_unpacking_is_repeated(machine, monkeypatch):
     first, second = machine("first"), machine("second")
     first.queue("job 17")
