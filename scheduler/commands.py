@@ -1,4 +1,4 @@
-"""Runs programs whose output a set-up reads, each with a time limit."""
+"""Runs the programs of a set-up, each with a time limit."""
 
 import subprocess
 import sys

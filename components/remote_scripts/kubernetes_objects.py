@@ -1,7 +1,8 @@
-"""Applies a stack's objects to a cluster and waits until every pod runs with all its rails; with `remove`, removes the objects.
+"""Applies a stack's objects to a cluster and waits until every pod runs.
 
-The program uses server-side apply without force, after a check for objects of the same names: an object without the stack's
-labels is never changed. The program prints one JSON line, or exits with a message.
+With the command-line argument `remove`, the program removes the objects instead. It uses server-side apply without force, after
+a check for objects of the same names: an object without the stack's labels is never changed. The program prints one JSON line
+about the pods (nothing with `remove`), or exits with a message.
 """
 
 import json
@@ -15,7 +16,7 @@ from components.remote_scripts.kubernetes_pending import events, events_seen, wh
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
-#: Kinds of objects that the cluster itself creates for or about other objects, and removes with those objects.
+#: Kinds of objects that the cluster itself creates for or about other objects, and removes later.
 _DERIVED = ("events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io", "pods.metrics.k8s.io")
 #: Label of an object that a program created: the program's name.
 _MANAGED = "app.kubernetes.io/managed-by"
@@ -29,12 +30,13 @@ _ENDED = ("Complete", "Failed", "FailureTarget", "Succeeded")
 def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
-    `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names
-    of the rails' interfaces in a pod), `image`, `labels` of the stack, `way` (the service account's annotation and its
-    value), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` ([kind, name] of objects
-    that a job of another kind left), `template` (annotation of the job and the annotation's value), `objects` ([kind, name]
-    of each object), `space` (YAML of the namespace), `manifest` (YAML of the other objects) and `timeout_s`. A namespace
-    that somebody else has created is used as it is.
+    `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes` (names of the nodes that each get one pod),
+    `gpus` (number of GPUs of each pod), `gpu_resource`, `rails` (names of the rails' interfaces in a pod), `image`, `labels` of
+    the stack, `way` ([name, value] of the service account's annotation that records on which machine kubectl last applied the
+    objects), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` ([kind, name] of objects
+    that a job of another kind left), `template` ([name, value] of the job's annotation, whose value is a hash of what the pods
+    are made of), `objects` ([kind, name] of each object), `space` (YAML of the namespace), `manifest` (YAML of the other
+    objects) and `timeout_s`. A namespace that no stack created is used as it is.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -82,7 +84,7 @@ def _refuse_foreign(there: Dict[Tuple[str, str], Optional[Dict[str, Any]]], ask:
             if kind == "namespace" and labels.get(_MANAGED) != ask["labels"][_MANAGED]:
                 continue
             owner = labels.get("app.kubernetes.io/instance")
-            whose = f"stack {owner}'s" if owner else "not labelled as this stack's"
+            whose = f"labelled as {owner}'s" if owner else "not labelled as this stack's"
             foreign.append(f"{kind} {name} is {whose}")
     if foreign:
         sys.exit(
@@ -116,7 +118,7 @@ def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
-    """Tell whether a job has finished or has another pod template than `template`; the template of a job cannot be changed."""
+    """Tell whether a job has finished or needs other pods: its annotation differs from `template`. A job cannot be changed."""
     conditions = job.get("status", {}).get("conditions", [])
     return (
         any(one["status"] == "True" and one["type"] in _ENDED for one in conditions)
@@ -136,7 +138,10 @@ def _apply(kubectl: Kubectl, manifest: str) -> None:
 
 
 def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the pods in the nodes' order once all pods run with all rails, or exit with the reason why a pod does not run."""
+    """Return the pods in the nodes' order once all pods run.
+
+    Exits with the reason if a pod does not run in time, or runs without one of its rails.
+    """
     deadline = time.monotonic() + ask["timeout_s"]
     old = events_seen(kubectl)
     last = {}  # type: Dict[str, str]
@@ -170,11 +175,11 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
-    """Return why there is no pod at all, according to the job's events."""
+    """Return why pods are missing, according to the job's events."""
     found = events(kubectl, f"involvedObject.name={_JOB},type=Warning")
     said = found[-1].get("message", "")[:300] if found else ""
     whose = "the cluster" if ask["job"] == "job.batch" else "MPI Operator"
-    return f"{whose} created no pod{': ' + said if said else ''}"
+    return f"{whose} created no pod there{': ' + said if said else ''}"
 
 
 def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
@@ -187,7 +192,7 @@ def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 
 
 def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the line's entry for a pod; exit with a message if a rail is missing, because Multus may report no error."""
+    """Return what `main` prints about a pod; exit with a message if a rail is missing, because Multus may report no error."""
     text = pod["metadata"].get("annotations", {}).get("k8s.v1.cni.cncf.io/network-status", "[]")
     held = {one.get("interface"): (one.get("ips") or [""])[0] for one in json.loads(text)}
     lacking = [name for name in ask["rails"] if not held.get(name)]
@@ -203,7 +208,7 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
 
 
 def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove every object that has all labels of the stack.
+    """Remove the objects of the stack's kinds that have all labels of the stack.
 
     Then remove the stack's own namespace if `_strangers` finds nothing in it.
     """
@@ -215,7 +220,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for kind, name in ask["objects"]:
         if name != ask["namespace"]:
             kinds[kind] = None
-    # The job is deleted first, so that it does not recreate its pods; a kind that the cluster does not know has no objects.
+    # The job is deleted first, while its pods still have their permissions; a kind that the cluster does not know is empty.
     for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):
         words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
         gone = kubectl(*words, timeout_s=_REMOVE_S)

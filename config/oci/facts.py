@@ -57,8 +57,8 @@ class Subnet:
         dns: the subnet's DNS domain; empty if the subnet has none.
         takes_public: whether machines in the subnet may have public addresses.
         way_out: OCID of the target to which the subnet's route table sends 0.0.0.0/0; empty if there is no such route, None if
-            the table cannot be read.
-        rules: rules of the subnet's security lists.
+            the table is not in the subnet's compartment.
+        rules: rules of the subnet's security lists, except those in `unread`.
         unread: OCIDs of security lists of the subnet that could not be read, because the lists are in another compartment.
     """
 
@@ -101,10 +101,10 @@ class Facts:
         shapes: shapes that an availability domain offers, by domain and name; the domain does not offer an absent shape.
         images: images by OCID; None if there is no such image.
         available: how much of a limit is left, by the limit's name; None if the service does not report the limit.
-        login_image: OCID of the newest platform image for the login node; None if there is no such image, or if the stack file
-            names an image.
-        made: the text of `Oci.machines` with which a pool's machines were created, by pool name. The machines' tag records this
-            text; a pool without machines or tag is absent.
+        login_image: OCID of the newest platform image for the login node; None if there is no such image, or if it was
+            not looked up (the stack file names an image).
+        made: the text of `Oci.machines` with which a pool's machines were created, by pool name. A tag of the cluster network
+            or of the single instance records this text; a pool without machines or tag is absent.
         strays: cluster networks and single instances of this stack that belong to no pool any more, because the pool is gone
             or `oci.name` changed: the number of their nodes, by display name.
         running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if the pool has neither.

@@ -73,7 +73,8 @@ class Site:
         """Return the site that a file describes.
 
         Raises:
-            ValueError: the file is not a valid description; the message gives the reason.
+            ValueError: the file is not JSON, or lacks something; the message gives the reason.
+            KeyError: there is no such shape.
         """
         try:
             given: dict[str, Any] = json.loads(file.read_text())
@@ -113,7 +114,7 @@ def start(world: World, file: Path) -> None:
     """Boot the hosts that a file describes, unless the hosts are running.
 
     Raises:
-        RuntimeError: the machine refused something, or a host has no host key within a minute.
+        RuntimeError: this machine's kernel refused something, or a host has no host key within a minute.
         ValueError: the file is invalid, or the world has existing hosts that the file does not describe.
     """
     site, record = Site.read(file), world.folder() / "existing.json"
@@ -133,7 +134,7 @@ def start(world: World, file: Path) -> None:
         list(window.map(lambda spec: hosts.boot(world, spec), specs))
     if site.kubernetes and site.jump:
         for spec in specs:
-            _host_key(world, spec.id)  # a host has booted once it has a host key
+            _host_key(world, spec.id)  # sshd runs once there is a host key
         cluster.start(world, specs[-1], specs[:-1], site.jump, secondary_networks=site.secondary_networks)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:

@@ -96,7 +96,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
         lambda its: its.objects.update(
             {("namespace", "busbar"): {"metadata": {"labels": LABELS | {"app.kubernetes.io/instance": "other"}}}}
         ),
-        f"{FOREIGN}namespace busbar is stack other's",
+        f"{FOREIGN}namespace busbar is labelled as other's",
     ),
 }
 
@@ -201,7 +201,7 @@ def test_pods_that_were_deleted_during_the_wait_are_not_reported_as_faulty(clust
         clock.now += 60
 
     monkeypatch.setattr(kubernetes_objects, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=deleted))
-    assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster created no pod"
+    assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster created no pod there"
 
 
 def test_a_running_pod_without_its_rail_is_refused(cluster):
@@ -370,6 +370,6 @@ def test_a_running_mpi_job_is_kept_and_an_mpi_job_that_succeeded_or_failed_is_re
 def test_the_operators_message_about_the_job_is_shown_if_mpi_operator_creates_no_pods(cluster):
     cluster.groups.add("kubeflow.org")
     cluster.coming = []
-    assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator created no pod"
+    assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator created no pod there"
     cluster.warnings = [{"message": "Found validation errors: x", "metadata": {"resourceVersion": "1"}}]
-    assert refused(**MPI).endswith("MPI Operator created no pod: Found validation errors: x")
+    assert refused(**MPI).endswith("MPI Operator created no pod there: Found validation errors: x")
