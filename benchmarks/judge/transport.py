@@ -80,7 +80,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     ]
     # A wrong path matters more than missing GPUDirect RDMA, so the latter is reported only if the path is right.
     reasons = reasons or list(direct.wrong)
-    if read_nodes < nodes and not reasons:
+    if (read_nodes < nodes or not counted) and not reasons:
         of = f"{', '.join(rails[:3])}{'...' if len(rails) > 3 else ''}"  # noqa: PLR2004
         named = f", not on {_some(unread)}" if unread else ""
         return Check("transport", SKIPPED, (f"byte counters of {of} could be read on {read_nodes} of {nodes} nodes{named}",))

@@ -95,8 +95,10 @@ def bounded(
             if ended.wait(min(left_s, threading.TIMEOUT_MAX)):
                 return
         child.late = True
-        before_end()
-        child.stop()
+        try:
+            before_end()
+        finally:
+            child.stop()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

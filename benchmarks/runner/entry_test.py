@@ -116,8 +116,8 @@ def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[
 def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Optional[float]) -> EntryLine:
     """Return which nodes have not passed, according to the search's `line`.
 
-    A node passes if it was tried with two other nodes (or with the only other node), its best pair reached the limit, and the
-    search does not blame the node.
+    A node passes if it was tried with two other nodes (or with the only other node), its best pair reached the limit (if
+    there is one), and the search does not blame the node.
     """
     best = {}  # type: Dict[str, Dict[str, float]]
     for first, second, busbw_gb_s in line.get("pairs") or []:

@@ -4,6 +4,7 @@ A command goes over SSH, or, in pods and Slurm jobs, through the program that re
 connection that `keep` opened, or opens a new connection.
 """
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -17,6 +18,8 @@ from benchmarks.launch.protocol import Node
 #: How many connections are open at the same time. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated
 #: connections by default) does not limit this number. The reason for a limit: each connection is a process on the head node.
 WINDOW = 32
+#: How long to wait for the output of a killed program.
+_PATIENCE_S = 5
 #: Command that starts Python on any node, without the user's environment and site packages: environment and packages must not
 #: change results, and loading the packages takes a third of the start-up time.
 PYTHON = "python3 -IS"
@@ -157,7 +160,8 @@ def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> An
         out, err = process.communicate(given, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.communicate()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a child of the program may hold the pipes open
+            process.communicate(timeout=_PATIENCE_S)
         return Answer(124, "", f"no answer within {time.monotonic() - began:.0f} s")
     return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 

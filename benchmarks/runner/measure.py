@@ -108,8 +108,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     proofs = None
     if request.proofs:
         proofs = rail_proofs.tried(nodes, request.proofs, say)
-        # The counters are read again, because bytes of ib_write_bw must not count as bytes of the collectives.
-        before, asked_at = inventories(nodes, shlex.quote(request.logs))
+        before, asked_at = _counted_again(nodes, request, before)
     ran = carry_out(request, here, say, before, began)
     kept_looks.keep(looks, ran.steps)
     deciding = ran.deciding or _NOTHING
@@ -133,6 +132,21 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         proofs=proofs.line if proofs else None,
     )
     return line_size.fitting(data(line, sparse=True), request.hcas)
+
+
+def _counted_again(
+    nodes: List[Node], request: Measure, first: List[Dict[str, Any]]
+) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
+    """Take inventory again after the rails were tried: bytes of ib_write_bw must not count as bytes of the collectives.
+
+    Errors of ports count from the first inventory, because they also matter while the rails were tried.
+    """
+    again, asked_at = inventories(nodes, shlex.quote(request.logs))
+    for old, new in zip(first, again):
+        for name, device in new["hca"].items():
+            if name in old["hca"]:
+                device["events"] = old["hca"][name]["events"]
+    return again, asked_at
 
 
 def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[Tuple[float, float]]) -> List[str]:

@@ -128,7 +128,7 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
 
 
 def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Shorten the list of pairs until the line fits its limit; only the report's picture of the pairs needs this list."""
+    """Shorten the list of pairs until the line fits its limit; the report's picture of the pairs and the entry test use it."""
     while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
         line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line

@@ -25,6 +25,9 @@ from scheduler.users.refusal import RefusalError
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
 #: How long `sweep` waits for a run of `reconcile` (s); systemd kills that run earlier, after RUN_TIMEOUT_S.
 _RUN_ENDS_S = RUN_TIMEOUT_S + 60
+_JOBS_LOCK = "jobs-lock"
+#: How long a destroy waits until a copy of Slurm's jobs has been written (s).
+_FORGOTTEN_S = 60
 _WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
 
 
@@ -55,11 +58,25 @@ def _cloud(given: Dict[str, Any]) -> Cloud:
 
 
 def _keep_jobs(known: settings.Settings) -> int:
-    if known.jobs and not _given() and not os.path.exists(os.path.join(settings.FOLDER, CLOSED)):
-        said = handover.keep(handover.Place(**known.jobs), controller.public_key(), slurm_facts.version, settings.FOLDER)
-        if said:
-            print(said)
+    with only_one(os.path.join(settings.FOLDER, _JOBS_LOCK)) as mine:
+        closed = os.path.exists(os.path.join(settings.FOLDER, CLOSED))
+        if mine and known.jobs and not closed and not handover.is_done(settings.FOLDER):
+            said = handover.keep(handover.Place(**known.jobs), controller.public_key(), slurm_facts.version, settings.FOLDER)
+            if said:
+                print(said)
     return 0
+
+
+def _forget_jobs(known: settings.Settings) -> str:
+    """Remove the copy of Slurm's jobs; return why that failed, or an empty text."""
+    with only_one(os.path.join(settings.FOLDER, _JOBS_LOCK), _FORGOTTEN_S) as mine:
+        if not mine:
+            return "the copy is being written"
+        try:
+            handover.forget(handover.Place(**(known.jobs or {})), controller.public_key(), settings.FOLDER)
+        except (OSError, RefusalError) as error:
+            return str(error)
+    return ""
 
 
 def _given() -> bool:
@@ -98,11 +115,9 @@ def _sweep(cloud: Cloud, lock: str, known: settings.Settings) -> int:
             print(f"machines that Slurm started may still run, because {why}")
             return 1
         status = sweep.all_machines(cloud, known=_started())
-    if not status and known.jobs:
-        try:
-            handover.forget(handover.Place(**known.jobs), controller.public_key())
-        except (OSError, RefusalError) as error:
-            print(f"a later stack of this name with the same home file system would run the jobs again: {error}")
+    why = _forget_jobs(known) if known.jobs and not status else ""
+    if why:
+        print(f"a later stack of this name with the same home file system would run the jobs again: {why}")
     return status
 
 

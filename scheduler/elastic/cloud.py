@@ -153,7 +153,7 @@ class Cloud:
         settings in use returns an empty list.
 
         Args:
-            launches: the set's present `Launch.spec` of each launch, by token.
+            launches: the set's present `Launch.spec` of each launch, by the token of the launch that created its network.
             present: the present `Launch.spec` of every set.
 
         Raises:

@@ -14,7 +14,7 @@ from scheduler import accounting_setup, node_setup, plugins, programs, slurm_con
 from scheduler.elastic import earlier_launches, handover, http_client, join, places, removed_nodes, settings, work
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.slurm import Slurm
-from scheduler.elastic.state import State
+from scheduler.elastic.state import State, only_one
 from scheduler.users import controller_setup
 from scheduler.users.refusal import RefusalError
 
@@ -91,7 +91,10 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     given = json.loads(text)
     if "plugstack.conf" in given["files"] and not os.path.exists(plugins.PYXIS):
         sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it, srun would start nothing")
+    if os.path.exists(os.path.join(settings.FOLDER, handover.GIVEN)):
+        sys.exit("another controller of this stack has taken over, so nothing was installed here; terminate this login node")
     wanted = settings.read(given["settings"])
+    _refuse_other_tags(wanted)
     cloud = cloud_of(given["settings"]["cloud"])
     state = _state()
     refused = removed_nodes.refusal(state, wanted, Slurm().states, *given["allowed"])
@@ -124,10 +127,30 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     if given.get("users"):
         controller_setup.set_up(given["users"])
     _set_up_logins(given)
-    # The timers start last, so that an installation that fails starts no machine.
+    # In a first installation the timers start last, so that an installation that fails starts no machine.
     _start_timers()
     if second or state.batches:
+        # A run that began with the earlier settings may still launch machines with them.
+        with only_one(os.path.join(settings.FOLDER, "lock"), programs.RUN_TIMEOUT_S):
+            pass
         _tell(earlier_launches.adopt(cloud, wanted, _state))
+
+
+def _refuse_other_tags(wanted: settings.Settings) -> None:
+    """Refuse other tags, which contain the names of cluster and stack, while machines have the present ones.
+
+    The controller finds its machines by these tags: with other tags it would never terminate them.
+    """
+    if not os.path.exists(settings.CONFIGURATION):
+        return
+    before = settings.load(settings.CONFIGURATION).cloud.get("tags")
+    machines = [its for batch in _state().batches.values() for its in batch.machines.values()]
+    machines += _state().ending
+    if before != wanted.cloud.get("tags") and machines:
+        sys.exit(
+            f"the name of the cluster or the stack has changed, but {', '.join(sorted(machines))} run under the former name: "
+            "nothing would terminate them, and they would be billed. Undo the change, or wait until these nodes have ended"
+        )
 
 
 def _set_up_logins(given: Dict[str, Any]) -> None:
@@ -161,13 +184,14 @@ def _place(given: Dict[str, str]) -> handover.Place:
 
 def _take_over(place: handover.Place, cloud: Cloud) -> bool:
     """Take over the jobs of this stack's earlier controller and terminate its machines; return whether there was one."""
-    second = handover.is_second(place, public_key())
+    second = handover.is_second(place, public_key(), settings.FOLDER)
     try:
         _tell(handover.take(place, public_key(), slurm_facts.version()))
     except (OSError, RefusalError) as error:
         sys.exit(f"the jobs of the earlier controller could not be taken over: {error}")
     if second:
         _tell(earlier_launches.end(cloud))
+        handover.ended(settings.FOLDER)
     return second
 
 

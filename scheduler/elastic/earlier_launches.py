@@ -48,7 +48,7 @@ def adopt(
     limit = clock() + _ADOPTED_S
     present = [one.spec for one in wanted.sets.values()]
     while True:
-        sets = {token: wanted.sets.get(batch.node_set) for token, batch in state().batches.items()}
+        sets = {batch.network: wanted.sets.get(batch.node_set) for batch in state().batches.values()}
         try:
             left = cloud.adopt({token: its.spec for token, its in sets.items() if its}, present)
             why = "{} still use earlier settings".format(", ".join(left))

@@ -11,6 +11,7 @@ as any user; root on a node can do so without the copy, because every node has m
 """
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -25,7 +26,9 @@ from scheduler.users.snapshot import refuse_others
 
 #: A file with this name in the programs' folder means that another controller has taken over.
 GIVEN = "given"
-_KEPT = "kept"
+#: Files in that folder: the last list of jobs that was copied; that the last copy is written; that an earlier controller's
+#: machines must still be ended.
+_KEPT, _LAST, _TO_END = "kept", "last-copy", "to-end"
 _OWNER, _COPY, _ABOUT = "controller", "jobs.tar.gz", "busbar.json"
 #: slurmctld's list of jobs. A job's script and environment are in other files, which are written before this list.
 _JOBS = "job_state"
@@ -80,10 +83,12 @@ def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
     _prepare(place)
     owner = _read(place.owner)
     if owner not in ("", me):
+        # This file comes first: whatever fails below, this controller neither starts nor terminates a machine any more.
+        _write(os.path.join(local, GIVEN), owner)
         node_setup.run("systemctl", "disable", "--now", "slurmctld.service")
         if _about(place.copy).get("by", me) == me:
             _pack(place, {"by": me, "slurm": version(), "last": True})
-        _write(os.path.join(local, GIVEN), owner)
+        _write(os.path.join(local, _LAST), owner)
         return "another controller has taken over, so slurmctld was stopped; no machine is started or terminated from here"
     if not owner:
         _write(place.owner, me)
@@ -94,9 +99,25 @@ def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
     return ""
 
 
-def is_second(place: Place, me: str) -> bool:
-    """Whether this stack had another controller before, from which this controller has not taken over yet."""
-    return _read(place.owner) not in ("", me)
+def is_done(local: str) -> bool:
+    """Whether another controller has taken over and this controller has written its last copy."""
+    return os.path.exists(os.path.join(local, _LAST))
+
+
+def is_second(place: Place, me: str, local: str) -> bool:
+    """Whether the machines of an earlier controller of this stack must still be ended.
+
+    This is remembered in the folder `local` until `ended` is called, because `take` makes this controller the owner.
+    """
+    mark = os.path.join(local, _TO_END)
+    if _read(place.owner) not in ("", me):
+        _write(mark, me)
+    return os.path.exists(mark)
+
+
+def ended(local: str) -> None:
+    """Note that the machines of the earlier controller are ended."""
+    os.unlink(os.path.join(local, _TO_END))
 
 
 def take(
@@ -126,13 +147,14 @@ def take(
     while about and about["by"] != me and not about["last"] and clock() < end:
         sleep(1)
         about = _about(place.copy)
+    late = about and about["by"] != me and not about["last"]
     if about and _release(about["slurm"]) != _release(version):
         why = "they were written by Slurm {}, and this login node has {}".format(about["slurm"], version)
         return _set_aside(place, why)
     try:
         if about:
             _unpack(place.copy, place.state)
-            return ""
+            return _late(place) if late else ""
     except _UNREADABLE:
         pass
     except OSError as error:
@@ -140,7 +162,12 @@ def take(
     return _set_aside(place, "their copy cannot be read")
 
 
-def forget(place: Place, me: str) -> None:
+def _late(place: Place) -> str:
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(os.path.getmtime(place.copy)))
+    return f"the earlier controller did not write a last copy within {_WAIT_S} s; the queue has the jobs of {at}"
+
+
+def forget(place: Place, me: str, local: str) -> None:
     """Remove the copy, if it is this controller's: the cluster is being destroyed, and its jobs must not start again.
 
     Raises:
@@ -149,7 +176,7 @@ def forget(place: Place, me: str) -> None:
     """
     _prepare(place)
     if _read(place.owner) == me:
-        for path in (place.copy, place.owner):
+        for path in (place.copy, place.owner, os.path.join(local, _KEPT)):
             if os.path.exists(path):
                 os.unlink(path)
 
@@ -197,29 +224,38 @@ def _raise_unless_damaged(error: OSError) -> None:
 
 
 def _pack(place: Place, about: Dict[str, Any]) -> None:
-    """Replace the copy. The list of jobs is packed first: then each of its jobs that waits has its script in a later file."""
-    names = [_JOBS]
-    for folder, _, files in os.walk(place.state):
-        names += [os.path.relpath(os.path.join(folder, one), place.state) for one in sorted(files)]
-    part = place.copy + ".part"
+    """Replace the copy, unless another controller has taken over meanwhile and this is not the last copy.
+
+    The list of jobs is read first and the other files are listed after that, so the copy has the script of each job that waits.
+    """
+    part = f"{place.copy}.{hashlib.sha256(about['by'].encode()).hexdigest()[:16]}"
     if os.path.exists(part):
         os.unlink(part)
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "wb") as target:
         with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as packed:
             _add(packed, _ABOUT, json.dumps(about).encode())
-            for name in dict.fromkeys(names):
-                if name in _LEFT_OUT or name.endswith((".old", ".new")):
-                    continue
-                try:
-                    with open(os.path.join(place.state, name), "rb") as source:
-                        body = source.read()
-                except FileNotFoundError:
-                    continue  # the job has just ended
-                _add(packed, name, body)
+            _add_file(packed, place.state, _JOBS)
+            for folder, _, files in os.walk(place.state):
+                for file in sorted(files):
+                    name = os.path.relpath(os.path.join(folder, file), place.state)
+                    if name != _JOBS and name not in _LEFT_OUT and not name.endswith((".old", ".new")):
+                        _add_file(packed, place.state, name)
         target.flush()
         os.fsync(target.fileno())
-    os.rename(part, place.copy)
+    if about["last"] or _read(place.owner) == about["by"]:
+        os.rename(part, place.copy)
+    else:
+        os.unlink(part)
+
+
+def _add_file(packed: tarfile.TarFile, state: str, name: str) -> None:
+    try:
+        with open(os.path.join(state, name), "rb") as source:
+            body = source.read()
+    except FileNotFoundError:
+        return  # its job has just ended
+    _add(packed, name, body)
 
 
 def _add(packed: tarfile.TarFile, name: str, body: bytes) -> None:
@@ -243,7 +279,8 @@ def _unpack(path: str, state: str) -> None:
             body = source.extractfile(member)
             node_setup.put(wanted, body.read() if body else b"", 0o600, "slurm")
         stream.read()  # to the end, where gzip compares the checksum
-    os.rename(part, os.path.join(state, _JOBS))
+    if os.path.exists(part):  # slurmctld may never have written a list
+        os.rename(part, os.path.join(state, _JOBS))
 
 
 def _folder(path: str, state: str = "") -> None:

@@ -14,6 +14,8 @@ from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 _CALM_S = 60
 #: A machine may be missing from the cloud's lists for some time, mostly after its start (EC2: eventual consistency).
 _UNSEEN_S = 120
+#: How long Slurm may take to ask for a node that it shows as starting: it does so every `power_save_min_interval`.
+_UNASKED_S = 120
 _IDS_PER_CALL = 1000
 _ENDING = frozenset(("POWERING_DOWN", "POWER_DOWN"))
 _OFF = _ENDING | {"POWERED_DOWN"}
@@ -180,16 +182,25 @@ def agree(work: Work) -> None:
 
 
 def _orphaned(work: Work, states: Dict[str, NodeState]) -> None:
-    """Fail nodes that Slurm believes to run but that are in no launch: an earlier controller started their machines."""
-    nodes = [
+    """Fail nodes that Slurm believes to run, or has been starting for two minutes, but that are in no launch.
+
+    This happens, for example, if an earlier controller started their machines.
+    """
+    lonely = [
         node
         for node, its in states.items()
-        if not (its.flags & _OFF or its.starts or "DOWN" in its.flags or node in work.state.failed)
+        if (its.starts or not its.flags & _OFF)
+        and "DOWN" not in its.flags
+        and node not in work.state.failed
         and work.settings.set_of(node)
         and not work.state.batch_of(node)
     ]
+    # Slurm shows a node as starting before it asks this program to start the node.
+    work.state.unasked = {node: work.state.unasked.get(node, work.clock()) for node in lonely if states[node].starts}
+    late = [node for node, since in work.state.unasked.items() if work.clock() - since > _UNASKED_S]
+    nodes = [node for node in lonely if not states[node].starts] + late
     if nodes:
-        reason = "an earlier controller started its machine"
+        reason = "this controller has no machine for it"
         work.say(f"{hostlist.short(nodes)} DOWN for a minute: {reason}")
         work.fail(nodes, reason, LOST_S)
         work.slurm.down(nodes, reason)

@@ -63,13 +63,14 @@ class Adopting(FakeCloud):
 def state(tmp_path: Path) -> State:
     found = State.load(str(tmp_path / "state.json"))
     found.batches = {key: Batch(key, node_set, "", ["n"], 0) for key, node_set in (("a", "gpu/p5"), ("b", "gone/set"))}
+    found.batches["a"].beside = "the network's launch"
     return found
 
 
 def test_launches_are_given_their_sets_present_settings_until_none_uses_earlier_settings(state):
     cloud = Adopting(["n1"], BusyError("NoAnswer", "timeout"), [])
     assert earlier_launches.adopt(cloud, SETTINGS, lambda: state, lambda _: None, clock(1)) == ""
-    assert cloud.asked == [({"a": SPEC}, [SPEC])] * 3
+    assert cloud.asked == [({"the network's launch": SPEC}, [SPEC])] * 3
 
 
 @pytest.mark.parametrize(
@@ -91,8 +92,19 @@ def test_nodes_that_an_earlier_controller_started_are_down_for_a_minute_so_that_
     head = Controller(tmp_path)
     head.slurm.nodes.update(dict.fromkeys(head.nodes(2), NodeState(frozenset(("ALLOCATED", "CLOUD")), "")))
     head.run()
-    assert head.slurm.reasons() == dict.fromkeys(head.nodes(2), "an earlier controller started its machine")
+    assert head.slurm.reasons() == dict.fromkeys(head.nodes(2), "this controller has no machine for it")
     head.run(2, seconds=61)
     assert not head.slurm.reasons()
     assert head.slurm.dismissed == head.nodes(2)
     assert not head.cloud.started
+
+
+def test_a_node_that_slurm_has_been_starting_for_two_minutes_without_asking_for_it_fails(tmp_path):
+    head = Controller(tmp_path)
+    head.slurm.allocate(head.nodes(1))
+    head.run(3)
+    assert not head.slurm.reasons()
+    head.run(2, seconds=121)
+    assert head.slurm.reasons() == {head.nodes(1)[0]: "this controller has no machine for it"}
+    head.run(3, seconds=61)
+    assert not head.slurm.reasons()

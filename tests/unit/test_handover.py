@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import tarfile
 from collections.abc import Callable
@@ -79,7 +80,7 @@ def test_a_new_controller_waits_for_the_last_copy_of_the_earlier_controller_whic
     def wait(_: float) -> None:
         said.append(first.keep())
 
-    assert handover.is_second(second.place, second.name)
+    assert handover.is_second(second.place, second.name, str(second.local))
     assert second.take(wait) == ""
     assert said == [
         "another controller has taken over, so slurmctld was stopped; no machine is started or terminated from here"
@@ -88,7 +89,9 @@ def test_a_new_controller_waits_for_the_last_copy_of_the_earlier_controller_whic
     assert (first.local / handover.GIVEN).exists()
     assert second.files() == {"job_state", "node_state", SCRIPT}
     assert (second.state / "job_state").read_text() == "jobs 17 and 18"
-    assert not handover.is_second(second.place, second.name)
+    assert handover.is_second(second.place, second.name, str(second.local)), "until the machines are ended"
+    handover.ended(str(second.local))
+    assert not handover.is_second(second.place, second.name, str(second.local))
 
 
 def test_if_the_earlier_controller_is_dead_its_most_recent_copy_is_taken_after_a_minute(machine):
@@ -96,7 +99,10 @@ def test_if_the_earlier_controller_is_dead_its_most_recent_copy_is_taken_after_a
     first.queue("job 17")
     first.keep()
     times = iter(range(0, 1000, 10))
-    assert second.take(clock=lambda: next(times)) == ""
+    said = second.take(clock=lambda: next(times))
+    assert re.fullmatch(
+        r"the earlier controller did not write a last copy within 60 s; the queue has the jobs of \d{4}-.* UTC", said
+    )
     assert (second.state / "job_state").read_text() == "job 17"
     assert 60 < next(times) < 100
 
@@ -215,7 +221,7 @@ def test_an_interrupted_unpacking_is_repeated(machine, monkeypatch):
         second.take(clock=iter((0, 100)).__next__)
     assert "job_state" not in second.files()
     monkeypatch.setattr(node_setup, "put", put)
-    assert second.take(clock=iter((0, 100)).__next__) == ""
+    second.take(clock=iter((0, 100)).__next__)
     assert second.files() == {"job_state", "node_state", SCRIPT}
 
 
@@ -223,9 +229,9 @@ def test_after_a_destroy_no_later_stack_finds_the_jobs(machine):
     first, second = machine("first"), machine("second")
     first.queue("job 17")
     first.keep()
-    handover.forget(second.place, second.name)
+    handover.forget(second.place, second.name, str(second.local))
     assert Path(first.place.copy).exists(), "the copy belongs to the first controller"
-    handover.forget(first.place, first.name)
+    handover.forget(first.place, first.name, str(first.local))
     assert second.take() == ""
     assert not second.state.exists()
 
@@ -233,7 +239,7 @@ def test_after_a_destroy_no_later_stack_finds_the_jobs(machine):
 def test_nothing_is_written_below_a_mount_point_whose_file_system_is_missing(machine):
     first = machine("first")
     first.place = first.place._replace(mounted=True)
-    for call in (first.keep, first.take, lambda: handover.forget(first.place, "first")):
+    for call in (first.keep, first.take, lambda: handover.forget(first.place, "first", str(first.local))):
         with pytest.raises(RefusalError, match="is not mounted, but the copy of Slurm's jobs is in it"):
             call()
     assert not Path(first.place.folder).exists()
@@ -247,3 +253,52 @@ def test_a_copy_that_somebody_other_than_root_could_change_is_neither_read_nor_w
     for call in (first.keep, first.take):
         with pytest.raises(RefusalError, match="does not belong to root only"):
             call()
+
+
+def test_a_controller_that_cannot_write_its_last_copy_starts_no_machine_any_more_and_tries_again(machine, monkeypatch):
+    first, second = machine("first"), machine("second")
+    first.queue("job 17")
+    first.keep()
+    second.take(clock=iter((0, 100)).__next__)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(handover, "_pack", full)
+        with pytest.raises(OSError, match="No space left"):
+            first.keep()
+    assert (first.local / handover.GIVEN).exists()
+    assert not handover.is_done(str(first.local))
+    assert "another controller has taken over" in first.keep()
+    assert handover.is_done(str(first.local))
+
+
+def test_a_last_copy_without_a_list_of_jobs_gives_an_empty_queue(machine):
+    first, second = machine("first"), machine("second")
+    first.queue("job 17")
+    first.keep()
+    (first.state / "job_state").unlink()
+    assert second.take(lambda _: first.keep() and None) == ""
+    assert "job_state" not in second.files()
+    assert "node_state" in second.files()
+
+
+def test_a_copy_that_was_begun_before_another_controller_took_over_does_not_replace_that_controllers_copy(machine, monkeypatch):
+    first, second = machine("first"), machine("second")
+    first.queue("job 17")
+    add, taken = handover._add_file, []  # noqa: SLF001
+
+    def takes_over(*given: object) -> None:
+        if not taken:
+            taken.append(second.take(clock=iter((0, 100)).__next__))
+            second.queue("job 19")
+            second.keep()
+        add(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(handover, "_add_file", takes_over)
+    first.keep()
+    third = machine("third")
+    third.take(clock=iter((0, 100)).__next__)
+    assert (third.state / "job_state").read_text() == "job 19"
+    assert [path.name for path in Path(first.place.folder).iterdir() if ".tar.gz." in path.name] == []

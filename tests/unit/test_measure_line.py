@@ -256,9 +256,13 @@ def test_the_bytes_of_ib_write_bw_do_not_count_as_bytes_of_the_collectives(clust
     def tried(nodes: Any, *_: Any) -> rail_proofs.Tried:
         for node in nodes:
             cluster.inventory[node.name]["hca"]["mlx5_0"]["tx_bytes"] += 10**12
+            cluster.inventory[node.name]["hca"]["mlx5_0"]["events"] = {"link_downed": 1}
         return rail_proofs.Tried(ProofsLine(2, 2, 2, [], 1.0), "printed\n")
 
     monkeypatch.setattr(rail_proofs, "tried", tried)
+    for its in cluster.inventory.values():
+        its["hca"]["mlx5_0"]["events"] = {"link_downed": 0}
     cluster.runs["all"] = run(row(1024, 300))
     line = cluster.line(DECIDING, proofs=Proofs(["mlx5_0"], True, 6))
     assert {name: sent["mlx5_0"] for name, sent in line["transport"]["tx_bytes"].items()} == {"a": 0, "b": 0}
+    assert {(one["counter"], one["count"]) for one in line["transport"]["events"]} == {("link_downed", 1)}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import controller, earlier_launches, join, settings, work
+from scheduler.elastic import controller, earlier_launches, handover, join, settings, work
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.http_client import Answer
 from scheduler.elastic.settings import LaunchSet
@@ -336,3 +336,56 @@ def test_a_second_controller_ends_the_machines_of_the_first_one_before_slurmctld
     assert done == ["ended", "slurmctld.service", "adopted"]
     controller.install(document(machine), str(machine / "own.pyz"), calm)
     assert done == ["ended", "slurmctld.service", "adopted", "slurmctld.service"], "it has no launches yet"
+
+
+def test_the_machines_of_the_first_controller_are_ended_although_the_first_try_was_interrupted(machine, monkeypatch):
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    (machine / "own.pyz").write_bytes(b"zip")
+    owner = machine / "jobs" / "busbar.dev" / "controller"
+    owner.parent.mkdir(parents=True)
+    owner.parent.chmod(0o700)
+    owner.write_text("ssh-ed25519 BBBB busbar-controller\n")
+    calls: list[str] = []
+
+    def end(_: Cloud) -> str:
+        calls.append("end")
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return ""
+
+    monkeypatch.setattr(earlier_launches, "end", end)
+    with pytest.raises(KeyboardInterrupt):
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
+    for _ in range(2):
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
+    assert calls == ["end"] * 2
+
+
+def test_nothing_is_installed_on_a_controller_from_which_another_one_has_taken_over(machine):
+    Path(settings.FOLDER).mkdir()
+    Path(settings.FOLDER, handover.GIVEN).touch()
+    with pytest.raises(SystemExit, match="another controller of this stack has taken over, so nothing was installed here"):
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
+    assert not Path(settings.CONFIGURATION).exists()
+
+
+@pytest.mark.usefixtures("jobs")
+def test_other_tags_are_refused_while_machines_have_the_present_tags(machine):
+    def tagged(name: str) -> str:
+        given = json.loads(shrunk(machine, 4))
+        given["settings"]["cloud"] = {"tags": {"busbar:cluster": name}}
+        return json.dumps(given)
+
+    controller.install(tagged("before"), str(machine / "own.pyz"), calm)
+    state = State.load(str(Path(settings.FOLDER) / "state.json"))
+    state.batches["a1"].machines = {"gpu-dy-p5-1": "i-1"}
+    state.ending = {"i-9": 0.0}
+    state.save()
+    with pytest.raises(SystemExit, match="but i-1, i-9 run under the former name: nothing would terminate them"):
+        controller.install(tagged("after"), str(machine / "own.pyz"), calm)
+    assert settings.load(settings.CONFIGURATION).cloud["tags"] == {"busbar:cluster": "before"}
+    controller.install(tagged("before"), str(machine / "own.pyz"), calm)
+    state.batches.clear()
+    state.ending.clear()
+    state.save()
+    controller.install(tagged("after"), str(machine / "own.pyz"), calm)
