@@ -105,7 +105,8 @@ class Pool(pulumi.ComponentResource):
             capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
             tags=self._wanted.named(self._key),
-            # A changed stack file must never cause a second purchase, and a paid block must outlive the stack.
+            # Another offering must not cause a second purchase (another name of the queue or the entry does), and a paid block
+            # must outlive the stack.
             opts=pulumi.ResourceOptions(
                 parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
             ),

@@ -194,5 +194,6 @@ def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Cond
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role, "Condition": {"StringEquals": passed}},
     ]
     if groups:
-        found.append({"Effect": "Allow", "Action": "resource-groups:ListGroupResources", "Resource": groups})
+        used = ["ec2:RunInstances", "resource-groups:ListGroupResources"]
+        found.append({"Effect": "Allow", "Action": used, "Resource": groups})
     return found

@@ -37,6 +37,6 @@ def _named(path: str, family: MachineImage, kind: str) -> str:
     except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         raise pulumi.RunError(
             f"{path} is not set, and AWS's public parameter {name} could not be read: {reason(error)}. The look-up needs the "
-            f"permission ssm:GetParameter; if you set {path} to the id of an image, nothing is looked up."
+            f"permission ssm:GetParameter; if you set {path} to the id of an image, this parameter is not read."
         ) from None
     return str(found.insecure_value or found.value)

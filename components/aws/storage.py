@@ -1,7 +1,8 @@
 """File systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
 FSx checks the security group's rules when it creates a file system, so the rules must exist earlier. `onDestroy: refuse`
-protects only the file systems and the bucket; `retain` also keeps the resources that file systems and bucket need.
+protects only the file systems and the bucket. `retain` also keeps the resources that file systems and bucket need, except the
+route tables of a home file system in two zones.
 """
 
 from __future__ import annotations

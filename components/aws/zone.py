@@ -1,7 +1,7 @@
 """Chooses a zone if the stack file names none: the zone of the stack's subnets, else the first zone that offers all types.
 
 The zones that offer a type may change, and a move to another zone would replace every machine. So a stack with subnets keeps
-its zone.
+its zone, unless `aws.name` changes.
 """
 
 from __future__ import annotations
@@ -79,5 +79,5 @@ def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
         rights = " and ".join(LOOKUPS[f"ec2/{noun}:{noun}"])
         raise pulumi.RunError(
             f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. The look-up needs the "
-            f"permission {rights}; if you set aws.zone, nothing is looked up."
+            f"permission {rights}; if you set aws.zone, this look-up is not needed."
         ) from None

@@ -74,8 +74,8 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # With the head's address as a trigger, the file is copied only after the pods exist. By then it is certain that kubectl
-        # uses the right cluster, because a check confirms this before the pods are created.
+        # With the head's address as a trigger, the file is copied only after the pods exist. In the update that
+        # creates the pods, a check has confirmed by then that kubectl uses the right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -137,7 +137,7 @@ def user_data(
     controller accepts connections from other login nodes even before such nodes exist, because changed user data would
     replace the controller.
     """
-    trusted = (wanted.network.private, *(() if wanted.network.existing else (wanted.network.public,)))
+    trusted = (wanted.network.private, wanted.network.public)
     if wanted.slurm is None or mounts is None:
         return _encoded(LoginBoot(wanted.login.family, wanted.timezone, place.search_domain))
     return mounts.apply(

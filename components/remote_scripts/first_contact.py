@@ -23,7 +23,7 @@ from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 _PAUSE_S = 0.5
 #: How long to wait for the other nodes once a node has failed, so that the message can report the other nodes' state, too.
 _GRACE_S = 20
-#: The JSON line lists at most this many kinds of machine, so that its length is limited for any number of nodes.
+#: The JSON line lists at most this many kinds of machine; for each kind it has the names of all nodes.
 _GROUPS = 16
 
 

@@ -65,6 +65,20 @@ class Kubectl:
             sys.exit("kubectl get {}: {}".format(" ".join(words), found.why))
         return json.loads(found.out) if found.out.strip() else None
 
+    def known(self, kind: str, *words: str) -> Any:
+        """Return an object as data; None if it does not exist, or if the cluster does not know its kind (yet).
+
+        On any other error, exit with a message.
+        """
+        found = self("get", kind, *words, "--output", "json", "--ignore-not-found")
+        if found.status != 0 and "the server doesn't have a resource type" in found.err:
+            return None
+        if "(Forbidden)" in found.err:
+            sys.exit(f"the kubeconfig's user may not read {kind} (RBAC): {found.why}")
+        if found.status != 0:
+            sys.exit("kubectl get {}: {}".format(" ".join((kind, *words)), found.why))
+        return json.loads(found.out) if found.out.strip() else None
+
     def inside(self, pod: str, command: str, stdin: Union[str, bytes] = b"", timeout_s: float = _TIMEOUT_S) -> Answer:
         """Run a shell command in a pod."""
         return self(

@@ -5,7 +5,6 @@ definitions), `objects` ([kind, name, namespace] of each object; objects that ot
 stack's labels, which all objects have). `whose` is the manifest's name in messages.
 """
 
-import json
 import sys
 import time
 from typing import Any, Dict, List
@@ -19,17 +18,14 @@ def _within(namespace: str) -> List[str]:
     return ["--namespace", namespace] if namespace else []
 
 
-def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> str:
+def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
     """Return the manifest's objects that exist without the stack's labels, at most four by name; empty if there are none."""
     foreign = []
     for kind, name, namespace in ask["objects"]:
-        answer = kubectl("get", kind, name, *_within(namespace), "--output", "json", "--ignore-not-found")
-        # kubectl also fails if the cluster does not know the kind yet; then the cluster has no such object.
-        if answer.status != 0 or not answer.out.strip():
-            if "(Forbidden)" in answer.err:
-                sys.exit(f"the kubeconfig's user may not read {kind}, which {whose} includes (RBAC): {answer.why}")
+        found = kubectl.known(kind, name, *_within(namespace))
+        if found is None:
             continue
-        labels = json.loads(answer.out)["metadata"].get("labels", {})
+        labels = found["metadata"].get("labels", {})
         if any(labels.get(key) != value for key, value in ask["labels"].items()):
             foreign.append(f"{kind} {name}")
     more = f" and {len(foreign) - 4} more" if len(foreign) > 4 else ""  # noqa: PLR2004

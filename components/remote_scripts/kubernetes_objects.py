@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from components.remote_scripts.kubectl import Kubectl, is_applied_by_another, pods_of
-from components.remote_scripts.kubernetes_checks import refuse_unfit
+from components.remote_scripts.kubernetes_checks import refuse_other, refuse_unfit
 from components.remote_scripts.kubernetes_pending import events, events_seen, why_pending
 
 _PAUSE_S = 1.0
@@ -40,6 +40,7 @@ def main(ask: Dict[str, Any]) -> None:
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
+        refuse_other(kubectl, ask)
         if not is_applied_by_another(kubectl, ("serviceaccount", _JOB), ask["way"]):
             _remove(kubectl, ask)
         return
@@ -101,9 +102,8 @@ def _end(kubectl: Kubectl, kind: str, name: str) -> None:
 def _end_former(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     """Remove the stack's previous job of another kind, and its service: MPI Operator may create a service of the same name."""
     for kind, name in ask["former"]:
-        found = kubectl("get", kind, name, "--output", "json", "--ignore-not-found")
-        # A kind that the cluster does not know has no objects.
-        if found.status == 0 and found.out.strip() and _is_ours(json.loads(found.out), ask):
+        found = kubectl.known(kind, name)
+        if found is not None and _is_ours(found, ask):
             _say(f"kubernetes.job has changed; {kind} {name} is deleted")
             _end(kubectl, kind, name)
 

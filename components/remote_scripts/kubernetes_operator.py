@@ -26,11 +26,12 @@ def main(ask: Dict[str, Any]) -> None:
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
+        refuse_other(kubectl, ask)
         if not is_applied_by_another(kubectl, ("namespace", ask["namespace"]), ask["way"]):
             remove_manifest(kubectl, ask, _WHOSE)
         return
     refuse_other(kubectl, ask)
-    foreign = foreign_objects(kubectl, ask, _WHOSE)
+    foreign = foreign_objects(kubectl, ask)
     if foreign:
         sys.exit(
             f"kubernetes.gpuOperator is set, but the cluster already has a GPU Operator, which was not changed ({foreign}); "

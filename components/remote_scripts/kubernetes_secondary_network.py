@@ -32,11 +32,12 @@ def main(ask: Dict[str, Any]) -> None:
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
+        refuse_other(kubectl, ask)
         if not is_applied_by_another(kubectl, ("daemonset.apps", ask["daemon_set"]), ask["way"]):
             _remove(kubectl, ask)
         return
     refuse_other(kubectl, ask)
-    foreign = foreign_objects(kubectl, ask, ask["title"])
+    foreign = foreign_objects(kubectl, ask)
     if foreign:
         sys.exit(
             "kubernetes.secondaryNetworks.install has {0}, but the cluster already has {1}, which was not changed ({2}); take "

@@ -16,8 +16,8 @@ def main(start: str, what: str, limit_s: float) -> None:
         hours, minutes = left / 3600, limit_s / 60
         begins_later = f"{what} begins at {start}, in {hours:.1f} hours, and no machine can start in it before then"
         sys.exit(
-            f"{begins_later}; everything else is created. Run `pulumi up` at most {minutes:.0f} minutes before that, or set "
-            "static: 0 until then."
+            f"{begins_later}. This update stops now, so other resources may be missing. Run `pulumi up` at most "
+            f"{minutes:.0f} minutes before that, or use static: 0 until then."
         )
     if left > 0:
         print(f"waiting {left:.0f} s until {what} begins at {start}", file=sys.stderr, flush=True)

@@ -32,7 +32,7 @@ Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
 Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")
 #: Tags that busbar sets on every resource, or that the vendor reserves.
-_OURS = ("Name", "busbar:", "aws:")
+_OURS = ("busbar:", "aws:")
 
 
 def _image(value: str) -> str:
@@ -55,7 +55,7 @@ def _zone(value: str) -> str:
 
 def _tags(value: dict[str, str]) -> dict[str, str]:
     for key in value:
-        if not key or key.startswith(_OURS):
+        if not key or key == "Name" or key.startswith(_OURS):
             raise ValueError(f"has {key!r}; use keys of your own, not Name, busbar:... or aws:...")
     return value
 

@@ -184,7 +184,10 @@ def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
     """File systems whose data is deleted with the stack."""
     for key, system in wanted.storage.systems.items():
         if system.on_destroy == "delete":
-            yield Breach(f"aws.storage.{key}.onDestroy", f"is delete: destroying the stack deletes what is on {system.mount}")
+            yield Breach(
+                f"aws.storage.{key}.onDestroy",
+                f"is delete: a destroy, or an update that replaces the file system, deletes what is on {system.mount}",
+            )
 
 
 @rule("openzfs-type", ERROR, "FSx for OpenZFS user guide, Availability by AWS Region; awsome-distributed-ai 1097, 1102")

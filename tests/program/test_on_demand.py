@@ -207,6 +207,9 @@ def test_in_existing_subnets_the_home_folders_are_exported_to_the_subnet_of_the_
     assert refused == ""
     (export,) = engine.of("filestorage:Export") or engine.of(":Export")
     assert sorted(one["source"] for one in export["exportOptions"]) == ["10.9.0.0/24", "10.9.1.0/24"]
+    boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
+    for cidr in ("10.9.0.0/24", "10.9.1.0/24"):  # nodes, and login nodes that submit jobs, connect to the controller
+        assert cidr in boot
 
 
 def test_a_changed_idle_time_changes_the_controllers_settings_but_replaces_nothing(on_demand):

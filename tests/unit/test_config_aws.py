@@ -38,6 +38,7 @@ from catalogue.aws import MACHINE_IMAGES, STACK, Stack
 from catalogue.aws.instances import INSTANCES
 from catalogue.aws.regions import OPENZFS_MB_S, OPENZFS_MISSING, default_openzfs
 from config import read
+from config.aws import model
 from config.aws.facts import ElasticIps, Facts, GroupRule, Reservation, Vpc
 from config.aws.model import Aws, Home, Lustre, Mirror
 from config.aws.rules import HELD_ELSEWHERE, RULES
@@ -844,7 +845,10 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             lustre(onDestroy="delete"),
             FACTS,
-            "aws.storage.lustre.onDestroy is delete: destroying the stack deletes what is on /fsx",
+            (
+                "aws.storage.lustre.onDestroy is delete: a destroy, or an update that replaces the file system, deletes "
+                "what is on /fsx"
+            ),
         )
     ],
     "openzfs-type": [
@@ -994,6 +998,7 @@ def test_a_sound_stack_gets_no_finding_except_for_an_unset_client_key_on_ubuntu(
             f"{P5}.purchase.maxPrice is 'cheap'; write a number and its unit (USD), such as",
         ),
         (nodes(purchase={"showOfferings": "-1 h"}), f"{P5}.purchase.showOfferings is '-1 h'; write a number and its unit"),
+        ({"tags": {"busbar:a": "b"}}, "aws.tags has 'busbar:a'; use keys of your own, not Name, busbar:... or aws:..."),
         ({"tags": {"Name": "mine"}}, "aws.tags has 'Name'; use keys of your own, not Name, busbar:... or aws:..."),
         ({"tags": ["team=x"]}, "aws.tags is ['team=x']; it must be a map."),
         (
@@ -1148,3 +1153,7 @@ def test_the_mount_options_of_an_existing_file_system_are_accepted_on_aws():
     said = refused(aws=on_demand() | {"storage": own})
     assert said, "a new network contains no file system"
     assert not [one for one in said if "shareLoginUser" in one or "mount is set" in one], said
+
+
+def test_a_tag_whose_key_only_begins_with_name_is_accepted():
+    assert model._tags({"NameOfTeam": "research"}) == {"NameOfTeam": "research"}  # noqa: SLF001

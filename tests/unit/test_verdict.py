@@ -405,3 +405,10 @@ def test_a_step_that_the_line_lists_twice_is_unknown(name):
     again = next(step for step in found["steps"] if step["name"] == name)
     found["steps"].append(dict(again))
     assert judge(json.dumps(found), ASKED).verdict == "unknown"
+
+
+def test_a_line_that_counts_nodes_but_lists_no_bytes_is_no_pass_and_no_crash():
+    line = document(ASKED)
+    line["transport"] |= {"tx_bytes": {}, "counted_nodes": ASKED.nodes}
+    found = judge(json.dumps(line), ASKED)
+    assert found.verdict == "unknown"
