@@ -61,7 +61,9 @@ class KubernetesCluster(pulumi.ComponentResource):
             create=f"exec {remote_scripts.PYTHON}",
             delete=f"exec {remote_scripts.PYTHON} remove",
             stdin=f"# measurement {measure.run}\n{program}",
-            opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+            # In another namespace the pods find no GPU as long as the former pods hold all of them.
+            triggers=[wanted.namespace],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=before, delete_before_replace=True),
         )
         self.reach = Pods(host, ask, wanted.nodes[0])
         shell = ranks.REMOTE_SHELL if len(wanted.nodes) > 1 else ""

@@ -112,7 +112,7 @@ def let_in(work: Work, desk: Desk) -> None:
             _ask(work, desk, batch)
         else:
             _conclude(work, desk.outcome(batch.token), batch)
-    work.state.save()
+    work.save()
 
 
 def _set(work: Work, batch: Batch) -> LaunchSet:

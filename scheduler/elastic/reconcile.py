@@ -24,8 +24,11 @@ def once(work: Work) -> None:
     if not work.closed:
         launch(work)
     watch.look(work)
-    _join(work)
-    work.state.save()
+    try:
+        _join(work)
+    except OSError as error:  # a full disk must not keep machines running
+        work.say(f"no machine joins in this run: {error}")
+    work.save()
     try:
         # Slurm requeues the jobs of nodes that become DOWN. If a machine is terminated before its node is DOWN, Slurm does not
         # requeue the node's job: the job's next srun cannot start its tasks, and the job has failed (22.05, tested).
@@ -33,6 +36,8 @@ def once(work: Work) -> None:
         places.follow(work)
     except SlurmError as error:
         work.say(f"Slurm does not answer, so its nodes keep their states: {error}")
+    except OSError as error:
+        work.say(f"Slurm's topology.conf could not be written: {error}")
     watch.terminate(work)
 
 
@@ -52,8 +57,7 @@ def take(work: Work) -> None:
             batch = work.state.batch_of(node)
             if batch:
                 work.end(batch, node)
-    if wishes:
-        work.state.save()
+    if wishes and work.save():
         spool.remove(wishes)
         spool.sync(work.spool)
 
@@ -131,6 +135,8 @@ def launch(work: Work) -> None:
     for batch in sorted(waiting, key=lambda one: one.asked_at):
         if batch.token not in work.state.batches:
             continue  # this launch failed together with another launch of its job
+        if work.unsaved:
+            return
         now = work.clock()
         pause = work.state.pauses.get(batch.node_set)
         patience_s = work.settings.sets[batch.node_set].start_timeout_s
@@ -140,7 +146,7 @@ def launch(work: Work) -> None:
             work.fail_group(batch, f"the cloud did not answer for {patience_s:.0f} s", PAUSE_S)
         elif now >= batch.not_before:
             _call(work, batch)
-        work.state.save()
+        work.save()
 
 
 def _call(work: Work, batch: Batch) -> None:
@@ -191,7 +197,7 @@ def _join(work: Work) -> None:
     for batch, node in work.each(work.join, waiting):
         batch.joined.append(node)
     if waiting:
-        work.state.save()
+        work.save()
     for batch in list(work.state.batches.values()):
         patience_s = work.settings.sets[batch.node_set].start_timeout_s
         since = batch.launched_at if batch.entered_at is None else batch.entered_at

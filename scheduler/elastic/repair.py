@@ -27,7 +27,7 @@ def static_nodes(work: Work, states: Dict[str, NodeState]) -> None:
         return
     for node in due:
         state.repaired[node] = now
-    state.save()
+    work.save()
     with ThreadPoolExecutor(max_workers=_WINDOW) as pool:
         whys = list(pool.map(lambda node: work.join(node, *work.settings.static[node], work.addresses), due))
     for node, why in zip(due, whys):

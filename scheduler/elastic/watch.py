@@ -129,7 +129,7 @@ def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
 
 def terminate(work: Work) -> None:
     """Terminate unneeded machines, many with one call. The decision is saved first; later runs repeat a call that failed."""
-    work.state.save()
+    work.save()
     ids = sorted(work.state.ending)
     wanted = {token for batch in work.state.batches.values() for token in (batch.token, batch.beside)}
     for at in range(0, len(ids), _IDS_PER_CALL):

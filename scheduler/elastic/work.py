@@ -38,6 +38,8 @@ class Work:
         hosts: path of this machine's hosts file.
         reach: has the arguments and the result of `join`, but only checks whether the machine has booted.
         ask: runs a program on machines.
+        unsaved: whether the state could not be saved, for example because the disk is full. Then this run starts no machine,
+            because a later run would not know it; machines still end.
         topology: path of Slurm's topology.conf; the file does not exist if Slurm does not use it.
         clock: returns Unix time.
         say: writes one line to the log.
@@ -61,6 +63,17 @@ class Work:
         self.hosts, self.reach, self.ask, self.topology = hosts, reach or join, ask, topology
         self.settings, self.state, self.spool = settings, state, spool
         self.slurm, self.cloud, self.join, self.clock, self.say = slurm, cloud, join, clock, say
+        self.unsaved = False
+
+    def save(self) -> bool:
+        """Save the state; return whether that succeeded."""
+        try:
+            self.state.save()
+        except OSError as error:
+            self.unsaved = True
+            self.say(f"the state could not be saved, so no machine is started, but machines still end: {error}")
+            return False
+        return True
 
     @property
     def closed(self) -> bool:

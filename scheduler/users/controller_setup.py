@@ -53,8 +53,7 @@ def _set_up(given: Dict[str, Any]) -> None:
             commands.demand("systemctl", "disable" if question == "is-enabled" else "stop", "slapd")
     node_setup.daemon(directory.UNIT, wrote)
     _await()
-    if not ldap.entries():
-        ldap.add(snapshot.read(its.snapshot) or directory.first_entries())
+    _restore(its, f"{where.folder}/restoring")
     node_setup.put(settings.PATH, settings.text_of(its).encode(), 0o644, "root")
     node_setup.put(member.COMMAND, member.command(), 0o755, "root")
     with open(f"{where.folder}/certificate.pem", encoding="utf-8") as source:
@@ -65,6 +64,23 @@ def _set_up(given: Dict[str, Any]) -> None:
         snapshot.write(its.snapshot)
     except OSError as error:
         sys.exit(f"{its.snapshot}, from which a new controller takes the users, was not written: {error.strerror}")
+
+
+def _restore(its: settings.Settings, mark: str) -> None:
+    """Fill an empty directory from the copy; continue if an earlier call was interrupted, which left the file `mark`.
+
+    At the end of the set-up the copy is written again, so a directory with only a part of the users would lose the others.
+    """
+    there = {entry["dn"][0] for entry in ldap.entries()}
+    if there and not os.path.exists(mark):
+        return
+    with open(mark, "w", encoding="utf-8"):
+        pass
+    wanted = snapshot.read(its.snapshot) or directory.first_entries()
+    missing = [entry for entry in wanted if entry["dn"][0] not in there]
+    if missing:
+        ldap.add(missing)
+    os.unlink(mark)
 
 
 def _layout() -> Layout:

@@ -90,6 +90,10 @@ def test_target_kubernetes_registers_only_commands(cluster):
     assert not found.invokes
 
 
+def test_another_namespace_replaces_the_objects_so_that_the_former_pods_free_their_gpus_first(cluster):
+    assert named(cluster(namespace="elsewhere"), "cluster-objects")["triggers"] == ["elsewhere"]
+
+
 def test_the_runner_is_copied_again_if_kubectl_runs_on_another_host(cluster):
     copies = [inputs for kind, _, inputs in cluster().resources if kind == "command:remote:CopyToRemote"]
     assert copies

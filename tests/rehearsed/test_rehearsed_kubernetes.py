@@ -285,6 +285,19 @@ def test_an_mpi_job_is_refused_without_mpi_operator_and_measured_with_mpi_operat
     assert not kubectl(stage, "--namespace busbar get mpijobs,pods -o name").count("worker")
 
 
+def test_another_namespace_gets_the_pods_only_after_the_former_namespace_has_lost_them(built):
+    stage, _ = built
+    elsewhere = merged(stage.passed, {"kubernetes": {"namespace": "elsewhere"}})
+    found = stage.up(**elsewhere)
+    assert found.status == 0, found
+    assert kubectl(stage, "--namespace elsewhere get pods -o name").count("pod/") == 2
+    assert not kubectl(stage, "get namespace busbar --ignore-not-found -o name").strip()
+    back = stage.up(**stage.passed)
+    assert back.status == 0, back
+    assert len(pods(stage)) == 2
+    assert not kubectl(stage, "get namespace elsewhere --ignore-not-found -o name").strip()
+
+
 def test_destroy_removes_only_the_objects_of_the_stack(built):
     stage, _ = built
     kubectl(stage, "--namespace busbar create configmap theirs --from-literal=a=b")

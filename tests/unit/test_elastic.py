@@ -49,6 +49,24 @@ def test_idle_nodes_are_terminated_with_one_call_and_can_start_again(head):
     assert len(head.cloud.running) == 3
 
 
+def test_on_a_full_disk_no_machine_starts_but_idle_machines_end_and_the_job_starts_when_there_is_room(head, monkeypatch):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(2)
+    head.slurm.idle(head.nodes(1)[0])
+    head.slurm.start(("8", head.nodes(2, first=3)))
+
+    def full(_: State) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "save", full)
+        head.run(2)
+    assert len(head.cloud.running) == 1, "the idle node's machine has ended, and none was started"
+    assert any("the state could not be saved, so no machine is started" in line for line in head.said)
+    head.run(3)
+    assert len(head.cloud.running) == 3
+
+
 def test_64_nodes_need_as_many_calls_as_4_nodes(tmp_path):
     calls = []
     for size in (4, 64):

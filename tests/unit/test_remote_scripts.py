@@ -88,7 +88,7 @@ def test_an_update_waits_for_capacity_that_begins_soon_but_fails_with_the_date_i
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == status
     assert said in found.stderr
-    assert ("set static: 0 until then" in found.stderr) == bool(status)
+    assert ("use static: 0 until then" in found.stderr) == bool(status)
 
 
 @pytest.mark.parametrize("name", ["wait_for_banner", "first_contact"])

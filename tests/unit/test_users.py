@@ -29,6 +29,7 @@ from scheduler.users import (
     cache,
     client,
     client_setup,
+    controller_setup,
     directory,
     groups,
     home,
@@ -487,6 +488,26 @@ def test_a_copy_of_the_directory_that_users_other_than_root_can_write_is_neither
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid() + 1)
     path.parent.chmod(0o700)
     assert "does not belong to root only" in refusal(snapshot.read, str(path))
+
+
+def test_an_interrupted_restore_of_users_is_continued_by_the_next_set_up(monkeypatch, tmp_path):
+    """Otherwise the copy would be replaced by the part of the users that the directory has."""
+    copy = [{"dn": [f"uid={name}"]} for name in ("alice", "bob")]
+    there: list[dict[str, list[str]]] = []
+
+    def add(entries: list[dict[str, list[str]]]) -> None:
+        there.append(entries[0])
+        if len(entries) > 1:
+            raise RefusalError("the directory did not answer within 30 s")
+
+    monkeypatch.setattr(ldap, "entries", lambda: list(there))
+    monkeypatch.setattr(ldap, "add", add)
+    monkeypatch.setattr(snapshot, "read", lambda _: copy)
+    its, mark = settings.Settings(str(tmp_path)), str(tmp_path / "restoring")
+    assert "did not answer" in refusal(controller_setup._restore, its, mark)  # noqa: SLF001
+    for _ in range(2):
+        controller_setup._restore(its, mark)  # noqa: SLF001
+    assert there == copy
 
 
 # The command
