@@ -124,16 +124,19 @@ def test_nodes_with_the_same_names_in_another_stack_are_not_taken_for_nodes_of_t
     assert ("set oci.allowReplace to 4" in refused) is refuses
 
 
+def named_before() -> dict[str, Any]:
+    """Return the answers of an account in which the cluster's nodes run under a former name, made for another image."""
+    tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made for another image"}
+    there = {"id": "cn", "state": "RUNNING", "displayName": "before-gpu", "instancePools": [{"size": 2}], "freeformTags": tags}
+    return network_of(getClusterNetworks={"clusterNetworks": [there]})
+
+
 @pytest.mark.parametrize(("known", "changes", "refuses"), [({"cn"}, {}, True), (set(), {}, False), ({"cn"}, OWN, False)])
 def test_a_changed_cluster_name_that_would_replace_the_network_and_its_nodes_is_refused(
     asked, monkeypatch, known, changes, refuses
 ):
     monkeypatch.setattr(oci_preflight, "ids_in_state", lambda: known)
-    tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made"}
-    there = [
-        {"id": "cn", "state": "RUNNING", "displayName": "before-gpu", "instancePools": [{"size": 2}], "freeformTags": tags}
-    ]
-    _, refused = asked(account(**network_of(getClusterNetworks={"clusterNetworks": there})), **changes)
+    _, refused = asked(account(**named_before()), **changes)
     assert ("has no pool for before-gpu any more: 2 running nodes would be terminated" in refused) is refuses, refused
 
 
@@ -142,11 +145,7 @@ def test_in_existing_subnets_a_changed_cluster_name_hides_no_node_that_the_same_
     asked, monkeypatch, known, refuses
 ):
     monkeypatch.setattr(oci_preflight, "ids_in_state", lambda: known)
-    tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made for another image"}
-    there = [
-        {"id": "cn", "state": "RUNNING", "displayName": "before-gpu", "instancePools": [{"size": 2}], "freeformTags": tags}
-    ]
-    _, refused = asked(account(**network_of(getClusterNetworks={"clusterNetworks": there})), **OWN)
+    _, refused = asked(account(**named_before()), **OWN)
     assert ("oci.pools[0] needs new machines" in refused) is refuses, refused
     assert ("2 running nodes would be terminated" in refused) is refuses
 

@@ -321,30 +321,30 @@ def test_if_the_home_file_system_was_mounted_once_nothing_is_installed_until_it_
         controller.install(document(machine), str(machine / "own.pyz"), calm)
 
 
-def test_a_second_controller_ends_the_machines_of_the_first_one_before_slurmctld_starts(machine, monkeypatch):
+@pytest.fixture
+def second(machine, monkeypatch) -> Path:
+    """The folder of a controller whose stack had another controller before."""
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     (machine / "own.pyz").write_bytes(b"zip")
     owner = machine / "jobs" / "busbar.dev" / "controller"
     owner.parent.mkdir(parents=True)
     owner.parent.chmod(0o700)
     owner.write_text("ssh-ed25519 BBBB busbar-controller\n")
+    return Path(machine)
+
+
+def test_a_second_controller_ends_the_machines_of_the_first_one_before_slurmctld_starts(second, monkeypatch):
     done: list[str] = []
     monkeypatch.setattr(node_setup, "set_up", lambda given: done.extend(given["units"]))
     monkeypatch.setattr(earlier_launches, "end", lambda _: done.append("ended") or "")
     monkeypatch.setattr(earlier_launches, "adopt", lambda *_: done.append("adopted") or "")
-    controller.install(document(machine), str(machine / "own.pyz"), calm)
+    controller.install(document(second), str(second / "own.pyz"), calm)
     assert done == ["ended", "slurmctld.service", "adopted"]
-    controller.install(document(machine), str(machine / "own.pyz"), calm)
+    controller.install(document(second), str(second / "own.pyz"), calm)
     assert done == ["ended", "slurmctld.service", "adopted", "slurmctld.service"], "it has no launches yet"
 
 
-def test_the_machines_of_the_first_controller_are_ended_although_the_first_try_was_interrupted(machine, monkeypatch):
-    monkeypatch.setattr(node_setup, "run", lambda *_: None)
-    (machine / "own.pyz").write_bytes(b"zip")
-    owner = machine / "jobs" / "busbar.dev" / "controller"
-    owner.parent.mkdir(parents=True)
-    owner.parent.chmod(0o700)
-    owner.write_text("ssh-ed25519 BBBB busbar-controller\n")
+def test_the_machines_of_the_first_controller_are_ended_although_the_first_try_was_interrupted(second, monkeypatch):
     calls: list[str] = []
 
     def end(_: Cloud) -> str:
@@ -355,9 +355,9 @@ def test_the_machines_of_the_first_controller_are_ended_although_the_first_try_w
 
     monkeypatch.setattr(earlier_launches, "end", end)
     with pytest.raises(KeyboardInterrupt):
-        controller.install(document(machine), str(machine / "own.pyz"), calm)
+        controller.install(document(second), str(second / "own.pyz"), calm)
     for _ in range(2):
-        controller.install(document(machine), str(machine / "own.pyz"), calm)
+        controller.install(document(second), str(second / "own.pyz"), calm)
     assert calls == ["end"] * 2
 
 
