@@ -133,7 +133,7 @@ def _apply(kubectl: Kubectl, manifest: str) -> None:
         sys.exit(
             f"an object of the stack was changed by somebody else, and was not changed back: {conflict}"
             if "conflict" in conflict
-            else f"the cluster did not accept an object: {done.why}"
+            else f"the stack's objects could not be applied: {done.why}"
         )
 
 
@@ -217,8 +217,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     if space is None:
         return
     kinds = {}  # type: Dict[str, None]
-    for kind, name in ask["objects"]:
-        if name != ask["namespace"]:
+    for kind, _ in ask["objects"]:
+        if kind != "namespace":
             kinds[kind] = None
     # The job is deleted first, while its pods still have their permissions; a kind that the cluster does not know is empty.
     for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):

@@ -1,4 +1,4 @@
-"""Faults of a real Kubernetes cluster: each is reported in one sentence, pods and evidence remain, and the next update passes.
+"""Faults of a real Kubernetes cluster: each is reported in the update's error or the verdict's reason; the next update passes.
 
 Every test plants a fault and removes it, so the tests can run on one stack in any order. `make kubernetes` runs the tests.
 """
@@ -105,7 +105,7 @@ def test_a_node_whose_kubelet_does_not_answer_is_named_and_its_pod_stays(stage):
     assert pods(stage) == before
 
 
-def test_a_cluster_without_multus_is_named_before_anything_is_changed(stage):
+def test_the_error_says_that_multus_is_missing_before_anything_is_changed(stage):
     before = pods(stage)
     kubectl(stage, "delete crd network-attachment-definitions.k8s.cni.cncf.io --wait")
     try:
@@ -118,10 +118,10 @@ def test_a_cluster_without_multus_is_named_before_anything_is_changed(stage):
     heals(stage)
 
 
-def test_a_rail_whose_definition_somebody_deleted_is_named(stage):
+def test_the_error_says_that_somebody_deleted_the_definition_of_a_rail(stage):
     with taken(stage, "gpu1"):
         update = Beside(lambda: again(stage))
-        wait_until(lambda: "gpu0" in pods(stage), "one pod runs and the other waits for its GPU", 60)
+        wait_until(lambda: "gpu0" in pods(stage), "a pod is on gpu0", 60)
         kubectl(stage, "--namespace busbar delete network-attachment-definitions busbar-rail0")
     found = update.ended()
     assert found.status != 0
@@ -129,7 +129,7 @@ def test_a_rail_whose_definition_somebody_deleted_is_named(stage):
     heals(stage)
 
 
-def test_a_range_without_free_addresses_is_named(stage):
+def test_the_error_says_that_the_range_of_a_rail_has_no_free_address(stage):
     others = {str(at): {"id": f"other{at}", "podref": f"default/other{at}"} for at in (1, 2)}
     pool = {"range": "10.100.101.0/30", "allocations": others}
     about = {"name": "10.100.101.0-30", "namespace": "kube-system"}
@@ -156,7 +156,7 @@ def test_the_error_names_an_image_that_no_registry_has(stage):
     heals(stage)
 
 
-def test_a_node_that_shares_its_rdma_devices_is_named_and_the_sentence_names_the_key_in_the_stack_file(stage):
+def test_the_error_names_the_key_in_the_stack_file_if_a_node_shares_its_rdma_devices(stage):
     says = "#!/bin/sh\necho netns shared copy-on-fork on\n"
     on_node(stage, 1, f"printf '{says}' >/usr/local/bin/rdma && chmod 755 /usr/local/bin/rdma")
     try:

@@ -373,3 +373,20 @@ def test_the_operators_message_about_the_job_is_shown_if_mpi_operator_creates_no
     assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator created no pod there"
     cluster.warnings = [{"message": "Found validation errors: x", "metadata": {"resourceVersion": "1"}}]
     assert refused(**MPI).endswith("MPI Operator created no pod there: Found validation errors: x")
+
+
+def test_removal_deletes_the_objects_in_a_namespace_that_has_the_name_of_one_of_the_objects(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    cluster.objects["namespace", "busbar-ranks"] = cluster.objects.pop(("namespace", "busbar"))
+    objects = [["namespace", "busbar-ranks"], *ASK["objects"][1:]]
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kubernetes_objects.main(ASK | {"namespace": "busbar-ranks", "objects": objects})
+    assert ("job.batch", "busbar-ranks") not in cluster.objects
+
+
+def test_nothing_is_removed_from_another_cluster_than_the_one_that_the_stack_file_names(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    there = dict(cluster.objects)
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    assert "which is another cluster; nothing was changed there" in refused(server="https://10.0.0.1:6443")
+    assert cluster.objects == there
