@@ -31,8 +31,11 @@ def make(user: User, keys: List[str], own_key: bool) -> None:
         os.lchown(part, uid, gid)
         os.rename(part, path)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
         raise RefusalError(f"the home {path} could not be made: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise RefusalError(f"the home {path} could not be made: {error.cmd[0]} did not end within {error.timeout} s") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     if shutil.which("restorecon"):
         subprocess.run(["restorecon", "-R", path], timeout=_TIMEOUT_S, check=False)
 

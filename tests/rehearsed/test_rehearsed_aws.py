@@ -45,7 +45,7 @@ CHANGED = merged(CALM, {"monitoring": {"exporter": True}}) | {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with a short plan, after `up`."""
+    """The stack with a short plan of measurements, after `up`."""
     stage = Stage(tmp_path_factory.mktemp("aws"), "aws-efa")
     found = stage.pass_by(near=0.85, **STORY)
     assert found.status == 0, found

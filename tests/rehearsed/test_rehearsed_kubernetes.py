@@ -30,7 +30,7 @@ WIRE_GB_S = 25 / 8 / 100
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with its own stack file and a short plan, after `up`; and the update's output."""
+    """The stack with its own stack file and a short plan of measurements, after `up`; and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("kubernetes"), "kubernetes", SITE)
     yield stage, stage.pass_by(**ALLOWED)
     stage.close()

@@ -27,7 +27,7 @@ NOT_READY_S = 90
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
-    """The stack with its own stack file and a short plan, after `up`."""
+    """The stack with its own stack file and a short plan of measurements, after `up`."""
     made = Stage(tmp_path_factory.mktemp("kubernetes"), "kubernetes", SITE)
     found = made.pass_by(**ALLOWED)
     assert found.status == 0, found

@@ -25,7 +25,7 @@ def ranks_in(image: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with its own stack file and a short plan, after `up`; and the update's output."""
+    """The stack with its own stack file and a short plan of measurements, after `up`; and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("oci-single"), "oci-single")
     yield stage, stage.pass_by()
     stage.close()

@@ -43,7 +43,7 @@ def cloud(request) -> str:
 
 @pytest.fixture(scope="module")
 def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with its own stack file and a short plan, after `up`; and the update's output."""
+    """The stack with its own stack file and a short plan of measurements, after `up`; and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("on-demand"), f"{cloud}-on-demand")
     yield stage, stage.up(**plan_of(cloud))
     stage.close()

@@ -315,6 +315,23 @@ def test_if_a_home_cannot_be_created_neither_a_part_of_the_home_nor_the_user_rem
     assert not cluster.directory.calls
 
 
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("echo no entropy >&2; exit 1", "ssh-keygen made no key: no entropy"),
+        ("exec sleep 9", "could not be made: ssh-keygen did not end within 0.1 s"),
+    ],
+)
+def test_if_ssh_keygen_fails_or_hangs_no_part_of_the_home_remains(cluster, monkeypatch, tmp_path, program, why):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh-keygen").write_text(f"#!/bin/sh\n{program}\n")
+    (tmp_path / "bin/ssh-keygen").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    monkeypatch.setattr(home, "_TIMEOUT_S", 0.1)
+    assert refusal(cluster.add).endswith(why)
+    assert not list(cluster.home.iterdir())
+
+
 def test_public_keys_are_added_once_to_a_home_that_existed_already(cluster, monkeypatch):
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(home.os, name, lambda _: None)
