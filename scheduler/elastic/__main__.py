@@ -79,17 +79,12 @@ def _forget_jobs(known: settings.Settings) -> str:
     return ""
 
 
-def _given() -> bool:
-    """Whether another controller has taken over."""
-    return os.path.exists(os.path.join(settings.FOLDER, handover.GIVEN))
-
-
 def _alone(verb: str, known: settings.Settings, folder: str) -> int:
     """Run a program that calls the cloud, under a lock, so that only one such program runs at a time."""
     cloud, lock = _cloud(known.cloud), os.path.join(settings.FOLDER, "lock")
     if verb == "sweep":
         return _sweep(cloud, lock, known)
-    if _given():
+    if handover.is_given(settings.FOLDER):
         print("another controller has taken over")
         return 0
     with only_one(lock) as mine:
@@ -124,10 +119,9 @@ def _sweep(cloud: Cloud, lock: str, known: settings.Settings) -> int:
 def _started() -> List[str]:
     """Return the ids of the machines that `reconcile` remembers; none if its state cannot be read."""
     try:
-        state = State.load(os.path.join(settings.FOLDER, "state.json"))
+        return State.load(os.path.join(settings.FOLDER, "state.json")).machines
     except (OSError, ValueError, KeyError):
         return []
-    return [*(its for batch in state.batches.values() for its in batch.machines.values()), *state.ending]
 
 
 def _read(path: str) -> str:

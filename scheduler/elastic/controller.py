@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
 from scheduler.elastic import earlier_launches, handover, http_client, join, places, removed_nodes, settings, work
@@ -17,6 +17,7 @@ from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State, only_one
 from scheduler.users import controller_setup
 from scheduler.users.refusal import RefusalError
+from scheduler.users.settings import refuse_unmounted
 
 #: The controller's own key pair: created here, and only the public key leaves this machine.
 KEY = "/etc/busbar/id_ed25519"
@@ -91,12 +92,13 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     given = json.loads(text)
     if "plugstack.conf" in given["files"] and not os.path.exists(plugins.PYXIS):
         sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it, srun would start nothing")
-    if os.path.exists(os.path.join(settings.FOLDER, handover.GIVEN)):
+    if handover.is_given(settings.FOLDER):
         sys.exit("another controller of this stack has taken over, so nothing was installed here; terminate this login node")
     wanted = settings.read(given["settings"])
-    _refuse_other_tags(wanted)
-    cloud = cloud_of(given["settings"]["cloud"])
+    before = settings.load(settings.CONFIGURATION) if os.path.exists(settings.CONFIGURATION) else None
     state = _state()
+    _refuse_other_tags(before, wanted, state)
+    cloud = cloud_of(given["settings"]["cloud"])
     refused = removed_nodes.refusal(state, wanted, Slurm().states, *given["allowed"])
     if refused:
         sys.exit(refused)
@@ -107,7 +109,7 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     spool = os.path.join(settings.FOLDER, "wanted")
     os.makedirs(spool, mode=0o755, exist_ok=True)
     node_setup.give(spool, "slurm")
-    place = _place(given["jobs"])
+    place = _place(given["jobs"], before)
     given["settings"]["jobs"] = place._asdict()
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
     os.makedirs(given["shared"], mode=0o755, exist_ok=True)
@@ -136,20 +138,15 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
         _tell(earlier_launches.adopt(cloud, wanted, _state))
 
 
-def _refuse_other_tags(wanted: settings.Settings) -> None:
+def _refuse_other_tags(before: Optional[settings.Settings], wanted: settings.Settings, state: State) -> None:
     """Refuse other tags, which contain the names of cluster and stack, while machines have the present ones.
 
     The controller finds its machines by these tags: with other tags it would never terminate them.
     """
-    if not os.path.exists(settings.CONFIGURATION):
-        return
-    before = settings.load(settings.CONFIGURATION).cloud.get("tags")
-    machines = [its for batch in _state().batches.values() for its in batch.machines.values()]
-    machines += _state().ending
-    if before != wanted.cloud.get("tags") and machines:
+    if before and before.cloud.get("tags") != wanted.cloud.get("tags") and state.machines:
         sys.exit(
-            f"the name of the cluster or the stack has changed, but {', '.join(sorted(machines))} run under the former name: "
-            "nothing would terminate them, and they would be billed. Undo the change, or wait until these nodes have ended"
+            f"the name of the cluster or the stack has changed, but {', '.join(sorted(state.machines))} run under the former "
+            "name: nothing would terminate them, and they would be billed. Undo the change, or wait until they have ended"
         )
 
 
@@ -169,17 +166,14 @@ def _tell(warning: str) -> None:
         print(warning, file=sys.stderr)
 
 
-def _place(given: Dict[str, str]) -> handover.Place:
+def _place(given: Dict[str, str], before: Optional[settings.Settings]) -> handover.Place:
     """Return where the copy of Slurm's jobs is; a file system that was once mounted must be mounted."""
-    mounted = os.path.ismount(given["home"])
-    if not mounted and os.path.exists(settings.CONFIGURATION):
-        mounted = bool((settings.load(settings.CONFIGURATION).jobs or {}).get("mounted"))
-    place = handover.Place(mounted=mounted, state=slurm_conf.STATE, **given)
+    mounted = os.path.ismount(given["home"]) or bool(before and (before.jobs or {}).get("mounted"))
     try:
-        handover.refuse_unmounted(place)
+        refuse_unmounted(given["home"], mounted, handover.CONTENT)
     except RefusalError as refusal:
         sys.exit(str(refusal))
-    return place
+    return handover.Place(mounted=mounted, state=slurm_conf.STATE, **given)
 
 
 def _take_over(place: handover.Place, cloud: Cloud) -> bool:

@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from scheduler import durable
 from scheduler.elastic.join import words_of_ssh
 from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.state import Batch
@@ -82,13 +83,8 @@ class Desk:
                     os.unlink(os.path.join(self._folder, name))
 
     def _write(self, name: str, value: Any) -> None:
-        part = os.path.join(self._folder, "." + name)
-        with open(part, "w", encoding="utf-8") as target:
-            json.dump(value, target)
-            target.flush()
-            os.fsync(target.fileno())
-        with contextlib.suppress(FileNotFoundError):  # `keep_only` has deleted it: nobody waits for this launch any more
-            os.rename(part, os.path.join(self._folder, name))
+        with contextlib.suppress(FileNotFoundError):  # `keep_only` deleted the new file: nobody waits for this launch any more
+            durable.replace(os.path.join(self._folder, name), json.dumps(value).encode())
 
     def _read(self, name: str) -> Optional[Dict[str, Any]]:
         try:

@@ -20,14 +20,15 @@ import time
 import zlib
 from typing import Any, Callable, Dict, NamedTuple
 
-from scheduler import node_setup, slurm_conf
-from scheduler.users.refusal import RefusalError
+from scheduler import durable, node_setup, slurm_conf
+from scheduler.users.settings import refuse_unmounted
 from scheduler.users.snapshot import refuse_others
 
-#: A file with this name in the programs' folder means that another controller has taken over.
-GIVEN = "given"
-#: Files in that folder: the last list of jobs that was copied; that the last copy is written; that an earlier controller's
-#: machines must still be ended.
+#: What the home file system must be mounted for, in a message.
+CONTENT = "the copy of Slurm's jobs is"
+#: Files in the programs' folder: that another controller has taken over; the last list of jobs that was copied; that the last
+#: copy is written; that an earlier controller's machines must still be ended.
+_GIVEN = "given"
 _KEPT, _LAST, _TO_END = "kept", "last-copy", "to-end"
 _OWNER, _COPY, _ABOUT = "controller", "jobs.tar.gz", "busbar.json"
 #: slurmctld's list of jobs. A job's script and environment are in other files, which are written before this list.
@@ -68,7 +69,7 @@ class Place(NamedTuple):
 def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
     """Write the copy if jobs have changed since the last copy; return what to log.
 
-    If another controller has taken over, stop slurmctld, write the last copy, and write the file GIVEN.
+    If another controller has taken over, stop slurmctld and write the last copy; from then on `is_given` returns true.
 
     Args:
         place: where the copy is.
@@ -84,7 +85,7 @@ def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
     owner = _read(place.owner)
     if owner not in ("", me):
         # This file comes first: whatever fails below, this controller neither starts nor terminates a machine any more.
-        _write(os.path.join(local, GIVEN), owner)
+        _write(os.path.join(local, _GIVEN), owner)
         node_setup.run("systemctl", "disable", "--now", "slurmctld.service")
         if _about(place.copy).get("by", me) == me:
             _pack(place, {"by": me, "slurm": version(), "last": True})
@@ -97,6 +98,11 @@ def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
         _pack(place, {"by": me, "slurm": version(), "last": False})
         _write(kept, changed)
     return ""
+
+
+def is_given(local: str) -> bool:
+    """Whether another controller has taken over."""
+    return os.path.exists(os.path.join(local, _GIVEN))
 
 
 def is_done(local: str) -> bool:
@@ -181,14 +187,8 @@ def forget(place: Place, me: str, local: str) -> None:
                 os.unlink(path)
 
 
-def refuse_unmounted(place: Place) -> None:
-    """Refuse if the home file system is not mounted: the copy would go to the empty mount point instead."""
-    if place.mounted and not os.path.ismount(place.home):
-        raise RefusalError(f"{place.home} is not mounted, but the copy of Slurm's jobs is in it; mount it first")
-
-
 def _prepare(place: Place) -> None:
-    refuse_unmounted(place)
+    refuse_unmounted(place.home, place.mounted, CONTENT)
     os.makedirs(place.folder, mode=0o700, exist_ok=True)
     for path in (os.path.dirname(place.folder), place.folder):
         refuse_others(path)
@@ -312,9 +312,4 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    part = path + ".part"
-    with open(part, "w", encoding="utf-8") as target:
-        target.write(text + "\n")
-        target.flush()
-        os.fsync(target.fileno())
-    os.rename(part, path)
+    durable.replace(path, f"{text}\n".encode())

@@ -5,7 +5,7 @@ import uuid
 from collections import Counter
 from typing import Dict, List
 
-from scheduler import node_setup
+from scheduler import durable, node_setup
 from scheduler.elastic import entry, places, spool, watch, windows
 from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch
 from scheduler.elastic.slurm import SlurmError
@@ -59,7 +59,7 @@ def take(work: Work) -> None:
                 work.end(batch, node)
     if wishes and work.save():
         spool.remove(wishes)
-        spool.sync(work.spool)
+        durable.sync(work.spool)
 
 
 def _forget(work: Work) -> None:

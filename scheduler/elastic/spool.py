@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from scheduler import hostlist
+from scheduler import durable, hostlist
 
 RESUME, SUSPEND, FAILED = "resume", "suspend", "resume-failed"
 
@@ -52,13 +52,8 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
 def write(folder: str, kind: str, groups: Sequence[Group]) -> None:
     """Write one request; when this function returns, the request survives a power failure."""
     name = f"{time.time_ns() if hasattr(time, 'time_ns') else int(time.time() * 1e9):020}-{os.getpid()}.json"
-    path, part = os.path.join(folder, name), os.path.join(folder, "." + name)
-    with open(part, "w", encoding="utf-8") as target:
-        json.dump({"kind": kind, "groups": [[group.job, list(group.nodes)] for group in groups]}, target)
-        target.flush()
-        os.fsync(target.fileno())
-    os.rename(part, path)
-    sync(folder)
+    wish = {"kind": kind, "groups": [[group.job, list(group.nodes)] for group in groups]}
+    durable.replace(os.path.join(folder, name), json.dumps(wish).encode())
 
 
 def read(folder: str) -> List[Wish]:
@@ -84,12 +79,3 @@ def remove(wishes: Sequence[Wish]) -> None:
     """Remove requests whose content is in the state."""
     for wish in wishes:
         os.unlink(wish.path)
-
-
-def sync(folder: str) -> None:
-    """Make a folder's entries durable."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional
 
-from scheduler.elastic.spool import sync
+from scheduler import durable
 
 _LOCK_POLL_S = 0.2
 
@@ -129,13 +129,12 @@ class State:
         """Replace the file; when this method returns, the new file survives a power failure."""
         given = {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
         given.update(schema=SCHEMA, batches={token: batch.__dict__ for token, batch in self.batches.items()})
-        part = self._path + ".part"
-        with open(part, "w", encoding="utf-8") as target:
-            target.write(json.dumps(given))
-            target.flush()
-            os.fsync(target.fileno())
-        os.rename(part, self._path)
-        sync(os.path.dirname(self._path))
+        durable.replace(self._path, json.dumps(given).encode())
+
+    @property
+    def machines(self) -> List[str]:
+        """Ids of the machines that were launched, with those that must still be terminated."""
+        return [*(its for batch in self.batches.values() for its in batch.machines.values()), *self.ending]
 
     def batch_of(self, node: str) -> Optional[Batch]:
         """Return the launch that a node belongs to."""

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         with open(_LOCK, "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             known = given.settings = settings.load()
-            settings.refuse_unmounted(known)
+            settings.refuse_unmounted(known.home, known.mounted)
             try:
                 given.run(given)
             except RefusalError:

@@ -45,7 +45,8 @@ def _set_up(given: Dict[str, Any]) -> None:
         sys.exit("{} is not a folder, but the users' homes must be in it".format(given["home"]))
     where = _layout()
     if os.path.exists(settings.PATH):
-        settings.refuse_unmounted(settings.load())
+        before = settings.load()
+        settings.refuse_unmounted(before.home, before.mounted)
     its = settings.Settings(given["home"], given["accounting"], os.path.ismount(given["home"]))
     wrote = _files(where, given)
     for question in ("is-enabled", "is-active"):  # the package's slapd, whose directory is empty, must not use the socket

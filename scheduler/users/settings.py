@@ -41,10 +41,14 @@ def load(path: str = PATH) -> Settings:
         raise RefusalError(f"this machine has no users of a cluster ({path} is missing); use the controller") from error
 
 
-def refuse_unmounted(its: Settings) -> None:
-    """Refuse if the shared folder is not mounted: files would go to the empty mount point instead."""
-    if its.mounted and not os.path.ismount(its.home):
-        raise RefusalError(f"{its.home} is not mounted, but the homes are in it; mount it first")
+def refuse_unmounted(home: str, mounted: bool, content: str = "the homes are") -> None:
+    """Refuse if the folder `home` must be mounted and is not: files would go to the empty mount point instead.
+
+    Raises:
+        RefusalError: the message says that `content` in the folder, such as "the homes are".
+    """
+    if mounted and not os.path.ismount(home):
+        raise RefusalError(f"{home} is not mounted, but {content} in it; mount it first")
 
 
 def text_of(its: Settings) -> str:

@@ -8,6 +8,7 @@ import os
 import stat
 from typing import List
 
+from scheduler import durable
 from scheduler.users import ldap, ldif
 from scheduler.users.ldif import Entry
 from scheduler.users.refusal import RefusalError
@@ -30,15 +31,7 @@ def write(path: str) -> bool:
         with open(path, "rb") as source:
             if source.read() == text:
                 return False
-    part = f"{path}.part"
-    if os.path.exists(part):
-        os.unlink(part)
-    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "wb") as target:
-        target.write(text)
-        target.flush()
-        os.fsync(target.fileno())
-    os.rename(part, path)
+    durable.replace(path, text, 0o600)
     return True
 
 

@@ -86,7 +86,7 @@ def test_a_new_controller_waits_for_the_last_copy_of_the_earlier_controller_whic
         "another controller has taken over, so slurmctld was stopped; no machine is started or terminated from here"
     ]
     assert first.stopped == 1
-    assert (first.local / handover.GIVEN).exists()
+    assert handover.is_given(str(first.local))
     assert second.files() == {"job_state", "node_state", SCRIPT}
     assert (second.state / "job_state").read_text() == "jobs 17 and 18"
     assert handover.is_second(second.place, second.name, str(second.local)), "until the machines are ended"
@@ -268,7 +268,7 @@ def test_a_controller_that_cannot_write_its_last_copy_starts_no_machine_any_more
         patch.setattr(handover, "_pack", full)
         with pytest.raises(OSError, match="No space left"):
             first.keep()
-    assert (first.local / handover.GIVEN).exists()
+    assert handover.is_given(str(first.local))
     assert not handover.is_done(str(first.local))
     assert "another controller has taken over" in first.keep()
     assert handover.is_done(str(first.local))

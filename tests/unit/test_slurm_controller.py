@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import controller, earlier_launches, handover, join, settings, work
+from scheduler.elastic import controller, earlier_launches, join, settings, work
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.http_client import Answer
 from scheduler.elastic.settings import LaunchSet
@@ -363,7 +363,7 @@ def test_the_machines_of_the_first_controller_are_ended_although_the_first_try_w
 
 def test_nothing_is_installed_on_a_controller_from_which_another_one_has_taken_over(machine):
     Path(settings.FOLDER).mkdir()
-    Path(settings.FOLDER, handover.GIVEN).touch()
+    Path(settings.FOLDER, "given").touch()
     with pytest.raises(SystemExit, match="another controller of this stack has taken over, so nothing was installed here"):
         controller.install(document(machine), str(machine / "own.pyz"), calm)
     assert not Path(settings.CONFIGURATION).exists()

@@ -562,10 +562,11 @@ def test_on_a_machine_that_is_no_controller_the_error_says_that_the_machine_has_
 
 def test_a_command_is_refused_if_the_file_system_of_the_homes_is_not_mounted(tmp_path, monkeypatch):
     its = settings.Settings(str(tmp_path), mounted=True)
-    assert refusal(settings.refuse_unmounted, its) == f"{tmp_path} is not mounted, but the homes are in it; mount it first"
-    settings.refuse_unmounted(its._replace(mounted=False))
+    why = f"{tmp_path} is not mounted, but the homes are in it; mount it first"
+    assert refusal(settings.refuse_unmounted, its.home, its.mounted) == why
+    settings.refuse_unmounted(its.home, mounted=False)
     monkeypatch.setattr(settings.os.path, "ismount", lambda path: path == str(tmp_path))
-    settings.refuse_unmounted(its)
+    settings.refuse_unmounted(its.home, its.mounted)
 
 
 def test_settings_are_read_back_as_they_were_written(tmp_path):
