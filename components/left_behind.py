@@ -11,21 +11,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
 
+from components.engine_state import ids_in_state
 from components.report_findings import look_up_or_refuse
 
-#: Time limit of an export; the state of a thousand resources takes some seconds from a remote backend.
-_EXPORTED_WITHIN_S = 120
-#: A state in a folder or bucket is not written atomically: if it is read during a write, it is truncated or missing. A write
-#: lasts only moments, but occurs whenever another resource of the update completes.
-_EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
 _WHY = (
     "Nothing is created without the look-up, because a machine that a killed update left running would be billed in addition "
     "to the new machine."
@@ -46,11 +40,6 @@ class LeftBehind:
 
     id: str
     words: str
-
-
-def this_stack() -> str:
-    """Return the stack's unique name in its backend: organization, project and name."""
-    return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
 def never_twice(
@@ -101,28 +90,6 @@ def _refusal(strange: Sequence[LeftBehind]) -> str:
         f"They are billed, so no other machine is created. Terminate all machines but one by hand; {command} imports the "
         f"remaining machine into the state. If they belong to {elsewhere}"
     )
-
-
-def ids_in_state() -> frozenset[str]:
-    """Return the vendor's ids of all resources in the stack's state, including resources that are being replaced.
-
-    Raises:
-        pulumi.RunError: the engine could not export the state.
-    """
-    words = ["pulumi", "stack", "export", "--stack", this_stack()]
-    for left in reversed(range(_EXPORT_TRIES)):
-        try:
-            done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_EXPORTED_WITHIN_S)
-            resources = json.loads(done.stdout)["deployment"].get("resources") or []
-            break
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            if left and not isinstance(error, OSError | subprocess.TimeoutExpired):
-                time.sleep(_BETWEEN_TRIES_S)
-                continue
-            said = getattr(error, "stderr", "") or error
-            refused = f"`{' '.join(words)}` failed, so it is unknown whether the state has a machine that already runs: {said}"
-            raise pulumi.RunError(refused) from error
-    return frozenset(str(one["id"]) for one in resources if "id" in one)
 
 
 def looked_for() -> bool:

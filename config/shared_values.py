@@ -138,6 +138,15 @@ AllowReplace = Annotated[
     ),
 ]
 
+#: The key `allowReplace` of a file system.
+AllowReplaceData = Annotated[
+    tuple[str, ...],
+    Field(
+        description="Ids of what an update may replace although that deletes its data: this file system (on AWS, also the "
+        "bucket of its mirrors). Only needed with `onDestroy: delete`. Remove this key afterwards.",
+    ),
+]
+
 
 def some(value: tuple[_T, ...]) -> tuple[_T, ...]:
     """Return the list `value`; if it is empty, raise ValueError with the text that follows the key in the refusal."""

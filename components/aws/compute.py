@@ -22,7 +22,8 @@ from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, user_data
 from components.after import after
 from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3, stack_tags
 from components.aws.tagged_machines import RIGHT, tagged
-from components.left_behind import never_twice, this_stack
+from components.engine_state import this_stack
+from components.left_behind import never_twice
 from components.slurm.first_boot import software
 from components.wait_for_capacity import begun
 from config.aws.model import Aws, Machines

@@ -19,7 +19,7 @@ from pulumi_aws import iam
 
 from components.after import after
 from components.aws.launch_inputs import STACK_TAG, slurms_stack, stack_tags
-from components.left_behind import this_stack
+from components.engine_state import this_stack
 from config.aws.model import Aws
 
 _SESSION_MANAGER = "AmazonSSMManagedInstanceCore"

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 from cloudinit.aws import Mounts
-from components.left_behind import this_stack
+from components.engine_state import this_stack
 from config.aws.model import Aws, Volume
 
 #: Tag of every resource except login nodes and Capacity Blocks; its value is the stack (with `/slurm` on Slurm's machines).

@@ -18,7 +18,8 @@ from components.after import after
 from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3, stack_tags
 from components.aws.slurms_machines import started_by_slurm
 from components.aws.tagged_machines import RIGHT, tagged
-from components.left_behind import never_twice, this_stack
+from components.engine_state import this_stack
+from components.left_behind import never_twice
 from components.reach import Machine
 from components.slurm import new_controller
 from components.slurm.first_boot import software

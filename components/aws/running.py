@@ -20,7 +20,7 @@ from components import terminations
 from components.aws.compute import INDEX_TAG, MADE_TAG, POOL_TAG
 from components.aws.launch_inputs import LOGIN_TAG, STACK_TAG
 from components.aws.tagged_machines import ALIVE
-from components.left_behind import this_stack
+from components.engine_state import this_stack
 from components.report_findings import reason
 from components.terminations import Ending
 from config.aws.model import Aws

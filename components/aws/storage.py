@@ -12,6 +12,7 @@ from pulumi_aws import fsx, s3
 
 from catalogue.aws.regions import needs_second_zone
 from cloudinit.aws import Mounts
+from components import replaced_data
 from components.after import after
 from components.aws.launch_inputs import stack_tags
 from components.aws.network import Network
@@ -76,7 +77,7 @@ class Storage(pulumi.ComponentResource):
             subnet_ids=self._network.private_subnet_id,
             security_group_ids=[self._group_id],
             tags=stack_tags(self._wanted, "lustre"),
-            opts=self._holding_data(lustre.on_destroy),
+            opts=self._holding_data("lustre", "lustre", lustre),
         )
         joined = [self._association(index, one, made, lustre) for index, one in enumerate(lustre.mirrors)]
         place = pulumi.Output.all(dns=made.dns_name, mount=made.mount_name)
@@ -86,7 +87,7 @@ class Storage(pulumi.ComponentResource):
         self, index: int, one: Mirror, system: fsx.LustreFileSystem, lustre: Lustre
     ) -> fsx.DataRepositoryAssociation:
         if not one.bucket and self.bucket is None:
-            self.bucket = self._bucket(lustre.on_destroy)
+            self.bucket = self._bucket(lustre)
         bucket: pulumi.Input[str] | None = one.bucket or self.bucket
         policy = fsx.DataRepositoryAssociationS3Args(
             auto_import_policy=fsx.DataRepositoryAssociationS3AutoImportPolicyArgs(events=_EVENTS),
@@ -105,13 +106,14 @@ class Storage(pulumi.ComponentResource):
             ),
         )
 
-    def _bucket(self, on_destroy: str) -> pulumi.Output[str]:
+    def _bucket(self, lustre: Lustre) -> pulumi.Output[str]:
         """Return the name of a private bucket as an output that is known once public access is blocked."""
+        retained = pulumi.ResourceOptions(parent=self, retain_on_delete=lustre.on_destroy == "retain")
         bucket = s3.Bucket(
             f"{self._name}-bucket",
-            force_destroy=on_destroy == "delete",
+            force_destroy=lustre.on_destroy == "delete",
             tags=stack_tags(self._wanted, "data"),
-            opts=self._holding_data(on_destroy),
+            opts=self._holding_data("bucket", "lustre", lustre),
         )
         closed = s3.BucketPublicAccessBlock(
             f"{self._name}-bucket-closed",
@@ -120,13 +122,13 @@ class Storage(pulumi.ComponentResource):
             block_public_policy=True,
             ignore_public_acls=True,
             restrict_public_buckets=True,
-            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=on_destroy == "retain"),
+            opts=retained,
         )
         owned = s3.BucketOwnershipControls(
             f"{self._name}-bucket-owner",
             bucket=bucket.id,
             rule=s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
-            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=on_destroy == "retain"),
+            opts=retained,
         )
         return after(bucket.bucket, closed.id, owned.id)
 
@@ -165,15 +167,17 @@ class Storage(pulumi.ComponentResource):
             delete_options=["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"],
             skip_final_backup=home.on_destroy == "delete",
             tags=stack_tags(self._wanted, "home"),
-            opts=self._holding_data(home.on_destroy),
+            opts=self._holding_data("home", "home", home),
         )
 
-    def _holding_data(self, on_destroy: str) -> pulumi.ResourceOptions:
+    def _holding_data(self, noun: str, key: str, its: Lustre | Home) -> pulumi.ResourceOptions:
+        """Return the options of the resource `noun`, whose data the stack file's file system `key` holds."""
         return pulumi.ResourceOptions(
             parent=self,
-            protect=on_destroy == "refuse",
-            retain_on_delete=on_destroy == "retain",
+            protect=its.on_destroy == "refuse",
+            retain_on_delete=its.on_destroy == "retain",
             custom_timeouts=_timeouts(),
+            hooks=replaced_data.asks_first(f"{self._name}-{noun}", f"aws.storage.{key}.allowReplace", its.allow_replace),
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_oci import _utilities, core, limits
 
-from components.left_behind import ids_in_state
+from components.engine_state import ids_in_state
 from components.oci import existing
 from components.oci.tagged_machines import living
 from components.report_findings import look_up, refuse

@@ -8,7 +8,7 @@ from typing import Any
 
 from pulumi_oci import core
 
-from components.left_behind import ids_in_state
+from components.engine_state import ids_in_state
 from components.oci.tagged_machines import asked, living, slurms_stack
 from components.slurm.new_controller import STARTED, Started
 from components.terminations import Ending

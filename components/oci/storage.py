@@ -12,6 +12,7 @@ from pulumi_oci import core, filestorage, lustre
 
 from cloudinit import Mount
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
+from components import replaced_data
 from components.oci.preflight import Place
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Export, Home, Lustre, Oci
@@ -57,7 +58,7 @@ class Storage(pulumi.ComponentResource):
             freeform_tags=stack_tags(self._wanted),
             availability_domain=self._domain,
             display_name=f"{label}-files",
-            opts=self._holding_data(home.on_destroy),
+            opts=self._holding_data("files", "home", home),
         )
         target = filestorage.MountTarget(
             f"{name}-target",
@@ -153,17 +154,19 @@ class Storage(pulumi.ComponentResource):
             performance_tier=f"MBPS_PER_TB_{system.throughput_mb_s}",
             root_squash_configuration=lustre.FileStorageLustreFileSystemRootSquashConfigurationArgs(identity_squash="NONE"),
             subnet_id=self._subnet_id,
-            opts=self._holding_data(system.on_destroy),
+            opts=self._holding_data("lustre", "lustre", system),
         )
         known = pulumi.Output.all(address=made.management_service_address, net=made.lnet, called=made.file_system_name)
         return known.apply(lambda its: _lustre_mount(**its, path=system.mount))
 
-    def _holding_data(self, on_destroy: str) -> pulumi.ResourceOptions:
+    def _holding_data(self, noun: str, key: str, its: Home | Lustre) -> pulumi.ResourceOptions:
+        """Return the options of the resource `noun`, whose data the stack file's file system `key` holds."""
         return pulumi.ResourceOptions(
             parent=self,
-            protect=on_destroy == "refuse",
-            retain_on_delete=on_destroy == "retain",
+            protect=its.on_destroy == "refuse",
+            retain_on_delete=its.on_destroy == "retain",
             custom_timeouts=pulumi.CustomTimeouts(create=_CREATE, update=_UPDATE, delete=_DELETE),
+            hooks=replaced_data.asks_first(f"{self._name}-{noun}", f"oci.storage.{key}.allowReplace", its.allow_replace),
         )
 
 

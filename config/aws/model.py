@@ -22,7 +22,7 @@ from catalogue.containers import read as read_reference
 from config.custom_actions import CustomActions
 from config.measure import Measure
 from config.model import Model, UnreadError
-from config.shared_values import Access, AllowReplace, Cidr, Fingerprint, OnDestroy, Sha256, Timezone, some
+from config.shared_values import Access, AllowReplace, AllowReplaceData, Cidr, Fingerprint, OnDestroy, Sha256, Timezone, some
 from config.slurm import ALWAYS_ON, ENROOT_SUMS, Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
@@ -352,6 +352,7 @@ class Lustre(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    allow_replace: AllowReplaceData = Field(default=(), examples=[["fs-0123456789abcdef0"]])
     existing: Annotated[str, _id("fs")] | None = Field(
         default=None,
         description="Id of an existing file system in the VPC of network.existing: it is mounted, and never changed or "
@@ -398,6 +399,7 @@ class Home(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    allow_replace: AllowReplaceData = Field(default=(), examples=[["fs-0123456789abcdef0"]])
     existing: Annotated[str, _id("fs")] | None = Field(
         default=None,
         description="Id of an existing file system in the VPC of network.existing: its root volume is mounted, and it is "

@@ -186,7 +186,7 @@ def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
         if system.on_destroy == "delete":
             yield Breach(
                 f"aws.storage.{key}.onDestroy",
-                f"is delete: a destroy, or an update that replaces the file system, deletes what is on {system.mount}",
+                f"is delete: a destroy, or an update that removes the file system, deletes what is on {system.mount}",
             )
 
 

@@ -26,6 +26,7 @@ from config.model import Model
 from config.shared_values import (
     Access,
     AllowReplace,
+    AllowReplaceData,
     Cidr,
     Fingerprint,
     Globs,
@@ -322,6 +323,7 @@ class Home(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    allow_replace: AllowReplaceData = Field(default=(), examples=[["ocid1.filesystem.oc1.ap_tokyo_1.aaaa"]])
     existing: Export | None = Field(default=None, description="An existing export, instead of a new one.", examples=[None])
 
     @property
@@ -341,6 +343,7 @@ class Lustre(Model):
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
+    allow_replace: AllowReplaceData = Field(default=(), examples=[["ocid1.lustrefilesystem.oc1.ap-tokyo-1.aaaa"]])
     existing: Annotated[str, _ocid("lustrefilesystem")] | None = Field(
         default=None,
         description="OCID of an existing file system in the VCN of network.existing: it is mounted, and never changed or "

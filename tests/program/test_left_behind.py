@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -150,39 +149,6 @@ def test_a_login_node_left_behind_is_found_by_its_name_and_tags(monkeypatch):
         pulumi.RunError, match=r"^busbar-login \(ocid1\.instance\.oc1\.\.lost, since today\) runs under this stack's"
     ):
         asked(HOOKS["cluster-login-instance-never-twice"])
-
-
-def engine(folder, monkeypatch, script: str) -> None:
-    """Put a shell script on PATH in place of the engine."""
-    (folder / "pulumi").write_text(f"#!/bin/sh\n{script}\n")
-    (folder / "pulumi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-
-
-def test_the_creation_is_refused_if_the_engine_cannot_list_the_ids_in_the_state(monkeypatch, tmp_path):
-    monkeypatch.undo()
-    state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
-    engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
-    assert left_behind.ids_in_state() == {"x", "y"}
-    monkeypatch.setattr(left_behind, "_BETWEEN_TRIES_S", 0)
-    engine(tmp_path, monkeypatch, "echo no access >&2; exit 255")
-    with pytest.raises(pulumi.RunError, match=r"^`pulumi stack export --stack \S+` failed, so it is unknown .*: no access\n$"):
-        left_behind.ids_in_state()
-
-
-def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
-    monkeypatch.undo()
-    pauses: list[float] = []
-    monkeypatch.setattr(left_behind, "time", SimpleNamespace(sleep=pauses.append))
-    state = json.dumps({"deployment": {"resources": [{"urn": "b", "id": "x"}]}})
-    written = "echo x >> tries; [ $(wc -l < tries) -gt 3 ]"
-    cut = "echo 'error: failed to load checkpoint: EOF' >&2; exit 255"
-    monkeypatch.chdir(tmp_path)
-    engine(tmp_path, monkeypatch, f"{{ {written}; }} || {{ {cut}; }}; echo '{state}'")
-    assert left_behind.ids_in_state() == {"x"}
-    assert (tmp_path / "tries").read_text().count("x") == 4
-    assert len(pauses) == 3
-    assert min(pauses) >= 0.5, "the engine may need half a second to write the state"
 
 
 def test_the_creation_of_a_node_on_aws_is_prevented_only_by_a_running_machine_with_the_nodes_number():

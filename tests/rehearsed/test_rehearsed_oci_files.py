@@ -115,7 +115,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert not found.changes(), found
 
 
-def test_a_destroy_keeps_data_and_their_network_unless_the_stack_file_says_to_delete_the_data(stage):
+def test_destroys_and_replacements_keep_data_and_their_network_unless_the_stack_file_says_to_delete_the_data(stage):
     found = stage.destroy()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))
@@ -125,7 +125,17 @@ def test_a_destroy_keeps_data_and_their_network_unless_the_stack_file_says_to_de
     assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, are terminated anyway"
 
     # No machine has to be rented to change what a destroy does.
-    storage = {"home": {"mount": "/home", "onDestroy": "delete"}, "lustre": {"onDestroy": "retain"}}
+    storage = {"home": {"mount": "/home", "onDestroy": "delete"}, "lustre": {"onDestroy": "delete"}}
+    found = stage.up(oci={"pools": [OL8 | {"nodes": 0}], "storage": storage})
+    assert found.status == 0, found
+    (lustre,) = (each["id"] for each in stage.resources() if each["type"].endswith(":FileStorageLustreFileSystem"))
+    storage["lustre"]["throughput"] = "500 MB/s"
+    for refused in (stage.preview, stage.up):
+        found = refused(oci={"pools": [OL8 | {"nodes": 0}], "storage": storage})
+        assert found.status != 0
+        said = f"oci.storage.lustre.allowReplace is empty, and this update would replace cluster-storage-lustre ({lustre})"
+        assert said in " ".join(found.text.split()), found
+    storage["lustre"] = {"onDestroy": "retain"}
     found = stage.up(oci={"pools": [OL8 | {"nodes": 0}], "storage": storage})
     assert found.status == 0, found
     marks = sorted(mark.read_text() for mark in stage.world.glob("storage/*/data/mark"))

@@ -846,7 +846,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             lustre(onDestroy="delete"),
             FACTS,
             (
-                "aws.storage.lustre.onDestroy is delete: a destroy, or an update that replaces the file system, deletes "
+                "aws.storage.lustre.onDestroy is delete: a destroy, or an update that removes the file system, deletes "
                 "what is on /fsx"
             ),
         )
