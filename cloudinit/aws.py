@@ -1,4 +1,4 @@
-"""Renders the user data of first boots on AWS: of the login node, which publishes its host key, and of nodes with EFA.
+"""Renders the user data of first boots on AWS: of the login node, which publishes its host key, and of the nodes.
 
 The text contains no secret, only public keys and file system names. A machine whose boot failed keeps running, so that
 first contact (the stage `ready`) can read which step failed.
@@ -34,8 +34,8 @@ class Mounts:
     Attributes:
         lustre: DNS name and mount name of a Lustre file system, None if there is none; it is mounted at `lustre_at`.
         lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; if empty, any key that is served is accepted.
-        lustre_efa: sha256 of AWS's archive that sets Lustre up over EFA. Without it, and on a machine without EFA devices,
-            Lustre is mounted over TCP.
+        lustre_efa: sha256 of AWS's archive that sets Lustre up over EFA. Without this archive, or on a machine without EFA
+            devices, Lustre is mounted over TCP.
         home: DNS name of an OpenZFS file system, empty if there is none; it is mounted at `home_at`.
         login_home: whether the login user's home is a folder of `home`, the same folder on all machines.
         options: mount options for all file systems, in addition to the options of each kind.

@@ -1,6 +1,6 @@
-"""The steps of a first boot on AWS: EFA, file systems and the login node's host key; each step has a time limit.
+"""The steps of a first boot on AWS: EFA, file systems and the login node's host key.
 
-A step is safe to run twice.
+A step is safe to run twice. Downloads, mounts and builds have time limits.
 
 NCCL and the driver are in the image.
 Sources:
@@ -279,7 +279,7 @@ def lustre(server: str, name: str, path: str, more: str) -> Step:
 
 
 def lustre_tuning(path: str) -> Step:
-    """Set the mounted Lustre client as AWS recommends for the machine's size, now and after each boot.
+    """Give the mounted Lustre client the settings that AWS recommends for the machine's size, now and after each boot.
 
     A reboot resets the settings. Source: FSx for Lustre user guide, "Performance tips", for all clients and for clients with
     more than 64 GiB or 64 vCPUs.

@@ -11,7 +11,8 @@ from __future__ import annotations
 FOLDER = "/var/tmp"  # noqa: S108
 _CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)
-#: `download` repeats curl: at boot, names may not resolve yet, and curl itself retries only after a server has answered.
+#: `download` repeats curl after every error, because the network may not work yet at boot. curl's own --retry does not repeat
+#: after some errors, such as a refused connection.
 FUNCTIONS = f"""download() {{
   rm -f "$2"
   for pause in {" ".join(map(str, _PAUSES_S))}; do

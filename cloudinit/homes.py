@@ -80,7 +80,7 @@ done
 
 
 def shared_folder(login: str, at: str) -> Step:
-    """Give the login user a folder in the shared home folders at `at`, at the same path on all machines, and link ~/shared."""
+    """Give the login user a folder in the shared home folders at `at`, at one path on all machines; ~/shared links to it."""
     return Step("shared-folder", f"{_made(login, at)}\n{_linked(login, at)}\n")
 
 
@@ -92,8 +92,8 @@ def _made(login: str, at: str) -> str:
     """Return the shell commands that create the login user's folder in the shared home folders at `at`.
 
     Several machines may run these commands at the same time, and later machines find the folder. If the file system is not at
-    /home, everybody may write to it. So the commands stop at a symbolic link, or at a folder that root does not own: a user
-    could have created the link or the folder, and the link could point anywhere.
+    /home, every user may be able to write to it. So the commands stop at a symbolic link, or at a folder that root does not
+    own: a user could have created the link or the folder, and the link could point anywhere.
     """
     every, own = f"{at}/.shared", _shared(login, at)
     return f"""

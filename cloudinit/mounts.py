@@ -1,4 +1,4 @@
-"""Mounts file systems at first boot on any cloud: adds a line to /etc/fstab for later boots, and tries each mount ten times.
+"""Mounts file systems at first boot on any cloud: adds lines to /etc/fstab for later boots, and tries a mount up to ten times.
 
 Source: aws-parallelcluster-cookbook (10 tries, 6 s apart).
 """

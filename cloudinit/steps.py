@@ -121,7 +121,10 @@ def grow_root(command: str) -> Step:
 
 
 def search_domain(domain: str) -> Step:
-    """Let host names of the nodes resolve without a domain, and keep DHCP from undoing that (seed 000, section 0-2)."""
+    """Let host names of the nodes resolve without a domain, and keep DHCP from undoing that.
+
+    Source: seed 000 (oracle-japan/ocitutorials), section 0-2.
+    """
     return Step(
         "search-domain",
         f"""

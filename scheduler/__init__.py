@@ -1,1 +1,1 @@
-"""Renders Slurm's files from data, as pure functions; part of the runner, so Python 3.6 and the standard library only."""
+"""Renders Slurm's files and sets Slurm up on machines. It also runs there, so Python 3.6 and the standard library only."""

@@ -122,7 +122,8 @@ class Cluster(NamedTuple):
         controller: host name of the machine that runs slurmctld; `controller_address` is its address.
         queues: the queues; one queue is the default.
         cgroups: whether control groups restrict jobs to their processors and GPUs.
-        memory: whether memory is a resource that jobs request like processors, with a limit.
+        memory: whether memory is a resource that jobs request, as they request processors. If `cgroups` is set, too, control
+            groups limit a job to the memory that it got.
         topology: None if Slurm ignores the network when it places jobs.
         scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm. `scheduler.files.scripts` has the first
             script of each folder.

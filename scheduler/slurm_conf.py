@@ -106,7 +106,7 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
         "ReconfigFlags": "KeepPartState",
         # Without this setting, sinfo hides nodes that do not run.
         "PrivateData": "cloud",
-        # Nodes cannot look each other up by name, so slurmctld itself sends every message to every node.
+        # Not every node can look up every other node by name, so slurmctld itself sends every message to every node.
         "TreeWidth": "65533",
         "SrunPortRange": "{}-{}".format(*CLIENT_PORTS),
     }

@@ -27,7 +27,8 @@ class Launch(NamedTuple):
     """Machines to start together.
 
     Attributes:
-        token: text unique to this launch. The machines are tagged with the token; the cloud starts nothing twice for one token.
+        token: text unique to this launch. The machines are tagged with the token, unless they join an earlier launch's network
+            (`beside`). The cloud starts nothing twice for one token.
         node_set: key of the set.
         size: how many machines are wanted.
         least: how many must start; if the cloud cannot start that many, it starts none.
@@ -52,7 +53,8 @@ class Machine(NamedTuple):
 
     Attributes:
         id: the cloud's id of the machine.
-        token: token of the launch that started the machine; the machine is tagged with the token.
+        token: the token with which the machine is tagged. It is the token of the launch that started the machine, or of the
+            earlier launch whose network the machine joined.
         address: private IPv4 address; empty while the machine has none.
         ended: whether the machine was terminated or is about to be terminated. On AWS also whether the machine has stopped or
             is about to stop; on OCI a stopped machine counts as running.
@@ -153,7 +155,8 @@ class Cloud:
         settings in use returns an empty list.
 
         Args:
-            launches: the set's present `Launch.spec` of each launch, by the token of the launch that created its network.
+            launches: for each launch, the present `Launch.spec` of its set; the key is the token of the launch that created the
+                network of the launch's machines.
             present: the present `Launch.spec` of every set.
 
         Raises:

@@ -132,16 +132,16 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     # In a first installation the timers start last, so that an installation that fails starts no machine.
     _start_timers()
     if second or state.batches:
-        # A run that began with the earlier settings may still launch machines with them.
+        # A run of `reconcile` that began with the earlier settings may still launch machines with those settings.
         with only_one(os.path.join(settings.FOLDER, "lock"), programs.RUN_TIMEOUT_S):
             pass
         _tell(earlier_launches.adopt(cloud, wanted, _state))
 
 
 def _refuse_other_tags(before: Optional[settings.Settings], wanted: settings.Settings, state: State) -> None:
-    """Refuse other tags, which contain the names of cluster and stack, while machines have the present ones.
+    """Refuse to change the tags, which contain the names of cluster and stack, while machines with the former tags exist.
 
-    The controller finds its machines by these tags: with other tags it would never terminate them.
+    The controller finds its machines by these tags: with other tags it would never terminate those machines.
     """
     if before and before.cloud.get("tags") != wanted.cloud.get("tags") and state.machines:
         sys.exit(

@@ -17,7 +17,8 @@ _ADOPTED_S = 600
 def end(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> str:
     """Terminate the machines of an earlier controller, so that none still runs when Slurm starts the machine's job again.
 
-    Return a warning if machines may still run after five minutes of refusals or ten minutes without an end; otherwise empty.
+    Return a warning if machines may still run, because the cloud has refused for five minutes, or because machines have not
+    ended within ten minutes; otherwise empty.
     """
     limit = clock() + _RIGHTS_S
     while sweep.all_machines(cloud, sleep, clock):

@@ -118,7 +118,7 @@ def _set(work: Work, batch: Batch) -> LaunchSet:
 def _ask(work: Work, desk: Desk, batch: Batch) -> None:
     """Ask for the test of a launch once all its machines have booted; a single machine joins without a test.
 
-    If a machine of a job has not booted, all machines of the job are terminated, so that Slurm starts all of them again.
+    If a machine of a job has failed, all machines of the job are terminated, so that Slurm starts all of them again.
     """
     if batch.launched_at is None or not batch.nodes:
         return

@@ -26,8 +26,9 @@ from scheduler.users.snapshot import refuse_others
 
 #: What the home file system must be mounted for, in a message.
 CONTENT = "the copy of Slurm's jobs is"
-#: Files in the programs' folder: that another controller has taken over; the last list of jobs that was copied; that the last
-#: copy is written; that an earlier controller's machines must still be ended.
+#: Files in the programs' folder. The first means that another controller has taken over. The second identifies the list of jobs
+#: that was copied most recently. The third means that the last copy is written, and the fourth that machines of an earlier
+#: controller must still be terminated.
 _GIVEN = "given"
 _KEPT, _LAST, _TO_END = "kept", "last-copy", "to-end"
 _OWNER, _COPY, _ABOUT = "controller", "jobs.tar.gz", "busbar.json"
@@ -67,9 +68,9 @@ class Place(NamedTuple):
 
 
 def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
-    """Write the copy if jobs have changed since the last copy; return what to log.
+    """Write the copy if jobs have changed since the previous copy; return what to log.
 
-    If another controller has taken over, stop slurmctld and write the last copy; from then on `is_given` returns true.
+    If another controller has taken over, note this (`is_given`), stop slurmctld, and write the last copy.
 
     Args:
         place: where the copy is.
@@ -218,7 +219,7 @@ def _about(path: str) -> Dict[str, Any]:
 
 
 def _raise_unless_damaged(error: OSError) -> None:
-    """Raise the error, unless it is gzip's: damaged data is an OSError without a number."""
+    """Raise the error, unless it has no number: gzip reports damaged data as an OSError without a number."""
     if error.errno is not None:
         raise error
 
@@ -265,7 +266,7 @@ def _add(packed: tarfile.TarFile, name: str, body: bytes) -> None:
 
 
 def _unpack(path: str, state: str) -> None:
-    """Write the copy's files as user slurm's. The list of jobs gets its name last, so that an interrupted call is repeated."""
+    """Write the copy's files for user slurm. The list of jobs gets its name last, so that an interrupted call is repeated."""
     _folder(state)
     part = os.path.join(state, _JOBS + ".busbar")
     with gzip.open(path) as stream, tarfile.open(fileobj=stream) as source:

@@ -171,10 +171,11 @@ class Oci(Cloud):
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
     def adopt(self, launches: Dict[str, Dict[str, Any]], present: Sequence[Dict[str, Any]]) -> List[str]:
-        """Return the networks whose pool refers to another instance configuration than the present ones.
+        """Give pools present instance configurations; return the networks of those pools that referred to none of them.
 
         OCI deletes no instance configuration to which a pool refers (409 Conflict, oci-hpc issue 11). A pool can be given
-        another configuration, which affects only new machines (UpdateClusterNetworkInstancePoolDetails).
+        another configuration, which affects only new machines (UpdateClusterNetworkInstancePoolDetails). This function changes
+        only pools of RUNNING networks.
         """
         left = []
         kept = {spec["configuration"] for spec in present}

@@ -14,8 +14,8 @@ from scheduler.slurm_conf import MARK
 from scheduler.topology import Leaves, tree, unplaced
 
 NAME = "topology.conf"
-#: Shortest time between two questions to the cloud about one machine. It is also the shortest time between two changes of
-#: topology.conf if the cloud has reported no new place and machines have only been deleted.
+#: Shortest time between two questions to the cloud about one machine. It is also the shortest time from one change of
+#: topology.conf to the next if the cloud has reported no new place in between, for example if machines were only deleted.
 _PERIOD_S = 60
 #: A cloud may know a machine's place only some time after the launch (EC2: not while the machine is pending). The
 #: cloud is not asked any more when this long has passed since the launch.

@@ -31,7 +31,7 @@ def once(work: Work) -> None:
     work.save()
     try:
         # Slurm requeues the jobs of nodes that become DOWN. If a machine is terminated before its node is DOWN, Slurm does not
-        # requeue the node's job: the job's next srun cannot start its tasks, and the job has failed (22.05, tested).
+        # requeue the node's job: the job's next srun cannot start its tasks, and the job fails (22.05, tested).
         watch.agree(work)
         places.follow(work)
     except SlurmError as error:
@@ -165,7 +165,7 @@ def _call(work: Work, batch: Batch) -> None:
     else:
         batch.launched_at = work.clock()
         work.state.listed_at = 0
-        work.say(f"{batch.node_set}: {batch.count} machines asked for, {len(ids)} started")
+        work.say(f"{batch.node_set}: {batch.count} machines requested; so far the cloud has named {len(ids)} of them")
         watch.assign(work, batch, ids)
         short = batch.count - len(ids)
         if ids and short > 0:
@@ -183,7 +183,7 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 
 
 def _join(work: Work) -> None:
-    """Turn machines that have an address into nodes; a machine not reached in time fails without affecting other machines."""
+    """Turn machines that have an address into nodes; fail the node of each machine that was not reached in time."""
     # After a restart of slurmctld (22.05), a job that waited for nodes does not get the nodes' addresses. So the hosts
     # files must contain these addresses.
     node_setup.know(work.hosts, work.addresses)

@@ -83,7 +83,7 @@ class State:
         windows_at: when the cloud last reported which sets are shut.
         listed_at: when the cloud last listed the machines.
         repaired: silent static node -> time of the last attempt to repair it.
-        unasked: node that Slurm is starting, although it has not asked for it -> since when.
+        unasked: node that Slurm shows as starting, but has not asked `reconcile` to start -> since when.
         comments: node -> comment that Slurm has not been given yet; `scontrol show node` shows it.
         places: id of a machine -> its place, as in `Cloud.places`; empty if the cloud does not report one.
         places_asked: id of a machine without a place -> when the cloud was last asked.

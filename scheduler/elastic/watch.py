@@ -14,7 +14,8 @@ from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 _CALM_S = 60
 #: A machine may be missing from the cloud's lists for some time, mostly after its start (EC2: eventual consistency).
 _UNSEEN_S = 120
-#: How long Slurm may take to ask for a node that it shows as starting: it does so every `power_save_min_interval`.
+#: How long Slurm may take to ask for a node that it shows as starting: Slurm asks once every
+#: `power_save_min_interval`.
 _UNASKED_S = 120
 _IDS_PER_CALL = 1000
 _ENDING = frozenset(("POWERING_DOWN", "POWER_DOWN"))
@@ -120,7 +121,7 @@ def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
     batch.missing = {node: batch.missing.get(node, now) for node, its in batch.machines.items() if its not in there}
     for node, its in list(batch.machines.items()):
         if its in ended or now - batch.missing.get(node, now) > _UNSEEN_S:
-            why = ended[its].why if its in ended and ended[its].why else "the cloud does not list it any more"
+            why = ended[its].why if its in ended and ended[its].why else "the cloud does not list it as running any more"
             work.say(f"{node}: machine {its} has ended: {why}")
             work.fail([node], f"machine {its} has ended: {why}", LOST_S)
             if its not in ended or not ended[its].stopped:

@@ -13,7 +13,7 @@ class Wanted(NamedTuple):
     """A user to add.
 
     Attributes:
-        uid: None for the next id, which is one above the largest id of present and former users.
+        uid: None for the next id, which is one above the largest id of all users and of all owners of home folders.
         keys: text with the public keys that the user logs in with; empty for none.
         own_key: whether the user gets a key pair for logins between the cluster's machines.
     """
@@ -137,9 +137,9 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
 
 
 def _next_uid(known: Dict[str, User], homes: str) -> int:
-    """Return the number after the largest id of a present or former user.
+    """Return the number after the largest id up to `MOST` of all users and of all owners of home folders.
 
-    Ids of former users are not used again, because the new user would own the home folder that a former user left.
+    The id of a former user whose home folder remains is not used again, because the new user would own that folder.
     """
     used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1

@@ -70,7 +70,8 @@ def _set_up(given: Dict[str, Any]) -> None:
 def _restore(its: settings.Settings, mark: str) -> None:
     """Fill an empty directory from the copy; continue if an earlier call was interrupted, which left the file `mark`.
 
-    At the end of the set-up the copy is written again, so a directory with only a part of the users would lose the others.
+    At the end of the set-up the copy is written again, so if the directory had only a part of the users, the copy would lose
+    the others.
     """
     there = {entry["dn"][0] for entry in ldap.entries()}
     if there and not os.path.exists(mark):

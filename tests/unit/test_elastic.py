@@ -237,7 +237,7 @@ def test_a_machine_that_is_not_listed_in_time_is_given_up_and_is_terminated_when
     head.slurm.start(("7", head.nodes(2)))
     head.cloud.unlisted = True
     head.run(30)
-    assert "the cloud does not list it any more" in head.slurm.reasons()[head.nodes(1)[0]]
+    assert "the cloud does not list it as running any more" in head.slurm.reasons()[head.nodes(1)[0]]
     head.cloud.unlisted = False
     head.run(2, seconds=61)
     assert not head.cloud.running
