@@ -31,10 +31,10 @@ fi
 def announced(
     name: str, address: pulumi.Output[str], instance_id: pulumi.Output[str], timeout_s: int, opts: pulumi.ResourceOptions
 ) -> local.Command:
-    """Return the Command that waits on the operator's machine, at most `timeout_s`, until first boot has finished or failed.
+    """Return a Command on the operator's machine that waits, at most `timeout_s`, until first boot has finished or failed.
 
-    The Command's output tells whether first boot has failed. A later update waits again only for another machine, another
-    address or another `timeout_s`.
+    The Command's output tells whether first boot has failed. A later update waits again only if the machine, the address or
+    `timeout_s` has changed.
     """
     wait = remote_scripts.read("wait_for_banner")
     return local.Command(

@@ -54,8 +54,7 @@ class Monitoring(pulumi.ComponentResource):
         if wanted.exporter is not None:
             each = "exporter_in_pod" if stack.target == "kubernetes" else "exporter_on_node"
             programs = _Programs(*map(remote_scripts.read, ("exporter_on_nodes", each, "rdma_exporter")))
-            # A new identity triggers this Command, because replaced machines have no exporter. Changed programs trigger it,
-            # too.
+            # A new identity triggers this Command, because new machines have no exporter. Changed programs trigger it, too.
             done = cluster.reach.run(
                 f"{name}-exporter",
                 head=head,

@@ -99,7 +99,10 @@ class Reach(Protocol):
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to `there` in the head node's home folder; return None if a later program copies the file."""
+        """Copy the local `file` to the path `there` on the head node; return None if a later program copies the file.
+
+        A relative path starts in the home folder.
+        """
 
     def run(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
@@ -150,7 +153,7 @@ class Ssh:
         """Make first contact with `nodes`; return a JSON line with the nodes' facts. A changed `salt` repeats the contact."""
         first_contact = remote_scripts.read("first_contact")
         program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
-            # Replaced machines with the same addresses need another first contact.
+            # New machines with the addresses of old machines need another first contact.
             lambda known: f"# {known['salt']}\n{first_contact.call(**_asked(known['nodes'], known['access'], ask))}"
         )
         return local.Command(
@@ -172,7 +175,7 @@ class Ssh:
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource:
-        """Copy the local `file` to `there` in the head node's home folder.
+        """Copy the local `file` to the path `there` on the head node; a relative path starts in the home folder.
 
         A changed connection does not copy the file again: the plugin compares content and remote path.
         """

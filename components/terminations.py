@@ -1,7 +1,7 @@
 """Reports the machines that an update would terminate, and refuses to replace more machines than the stack file allows.
 
-For nodes that the update itself created, only AWS uses this module: OCI has two rules instead, `machines-end` and
-`machines-ending` (config/oci/rules_pools.py).
+Both clouds use this module for the machines that Slurm started. For nodes that updates created, only AWS uses it: OCI has two
+rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalogue.prices import PRICES
 
 @dataclass(frozen=True)
 class Ending:
-    """Machines of one pool that would terminate.
+    """Machines of one pool that an update would terminate.
 
     Attributes:
         pool: the pool's name.
@@ -48,7 +48,7 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
     Args:
         path: the key that allows replacements, as users type it.
         allowed: the value of that key.
-        endings: the machines that would terminate; an entry without machines is ignored.
+        endings: the machines that the update would terminate; an entry without machines is ignored.
         why: why machines are replaced.
 
     Raises:

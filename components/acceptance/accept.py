@@ -9,8 +9,8 @@ from pulumi_command import local
 
 from benchmarks.judge.checks import PASS
 
-#: What the command plugin executes after a pass, and after any other verdict. The plugin appends `create` to these arguments,
-#: so the shell takes `create` as the script's `$0` and does not execute it.
+#: What the command plugin executes: `_SHOWS` after a pass, and `_FAILS` after any other verdict. The plugin appends `create` to
+#: these arguments, so the shell takes `create` as the script's `$0` and does not execute it.
 _SHOWS = ("/bin/sh", "-c", "cat")
 _FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
 

@@ -228,7 +228,7 @@ class Acceptance(pulumi.ComponentResource):
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
     def _say(self, end: End | None, words: Said, kept: Kept, last: dict[str, Any]) -> None:
-        """Log a pass, or that nothing was measured; also log whether the result is old and what changed since the last run."""
+        """Log a pass, or that nothing was measured; also log if the result is old, and what changed since the previous run."""
         if end is None:
             pulumi.log.info(words.headline, self)
             return

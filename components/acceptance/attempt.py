@@ -8,8 +8,8 @@ from typing import Any
 import pulumi
 
 #: The engine's function that reads outputs, and the pauses in seconds between calls of this function. While the engine writes
-#: a state that is kept in a folder, the state is unreadable for a moment: the file with its attributes is empty (gocloud.dev,
-#: blob/fileblob, as in pulumi 3.259.0).
+#: a state that is kept in a folder, the state is unreadable for a moment: the file with the state's attributes is empty
+#: (gocloud.dev, blob/fileblob, as in pulumi 3.259.0).
 _READ = "pulumi:pulumi:readStackOutputs"
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 

@@ -41,7 +41,8 @@ def entry_tests(  # noqa: PLR0913 - what the tests depend on, by name
 
     The Command writes the test's program, and the document with the request that this program carries out.
 
-    `runner` is the runner's file name in the folder that all machines share; `source` is the nccl-tests archive in that folder.
+    `runner` is the runner's file name in the folder that all machines share; `source` is the nccl-tests archive: a file in that
+    folder, or a URL.
     """
     made: list[Ran] = []
     for one in sets:

@@ -51,8 +51,9 @@ class Ended:
 class OnDemand(pulumi.ComponentResource):
     """The test job on the controller, ready to be submitted.
 
-    Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
-    script to the same folder, and a Command that reads the result of the job's last run.
+    Creates: copies of the runner and (unless its source is a URL) of the nccl-tests archive in a folder that all machines
+    share, a Command that writes the script to the same folder, the Commands of `entry_tests`, and a Command that reads the
+    result of the job's last run.
     Outputs: `ended`, the last run (None before the first run); `waits`, the reason why there is no run (empty after a run).
     """
 
@@ -219,8 +220,8 @@ def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
         why = f"the test job on the nodes that always run kept no result (limit {limit_s:.0f} s); its log is in {folder}, and "
         why += "`sinfo -R` on the login node shows which nodes are down and why"
         asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
-        # The job has ended if squeue lists nothing, or no longer knows the job. Any other error of squeue says nothing. A job
-        # that nobody waits for any more is cancelled, because it would block the nodes for other jobs.
+        # The job has ended if squeue lists nothing, or no longer knows the job. After any other error of squeue, the job may
+        # still run. A job that nobody waits for any more is cancelled, because it would block the nodes for other jobs.
         submit = (
             f"cd {folder} && rm -f {run_id}.json && job=$({asks}) && end=$(($(date +%s) + {limit_s:.0f})) && "
             'until said=$(squeue --noheader --jobs="$job" 2>&1) && [ -z "$said" ]; do '

@@ -20,7 +20,7 @@ from benchmarks.records.requests import Keeping, Kept, Way
 from components.acceptance.looks import End
 
 #: Runs benchmarks.records with this checkout's Python if the checkout is set up, else with the python3 on PATH. If the module
-#: fails, the answer is a JSON line with the error.
+#: fails, the answer is a JSON line that says so.
 _ANSWER = (
     "python=.busbar/venv/bin/python; [ -x $python ] || python=python3; "
     "$python -m benchmarks.records || "

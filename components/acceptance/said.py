@@ -24,7 +24,7 @@ def said(end: End | None, waits: str, ssh: str, kept: Kept, records: Records, *,
 
     Args:
         end: None if nothing was measured.
-        waits: what the stack waits for if nothing was measured.
+        waits: the reason why nothing was measured; empty after a measurement.
         ssh: command that opens a shell on the head node, or on the login node if Slurm starts the nodes.
         kept: where the report is, and what changed since the previous run.
         records: the stack's settings for records, including the price.

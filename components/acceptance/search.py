@@ -1,4 +1,4 @@
-"""Stage `search`: repeats the steps that seemed slow and searches for the cause; both measurements decide the verdict."""
+"""Stage `search`: retests the steps that seemed slow and searches for the cause; measurement and retest decide the verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from components.acceptance.runner import Runner
 def search(  # noqa: PLR0913 - what a search depends on, by name
     name: str, runner: Runner, *, built: Built, measured: Measured, budget_s: int, opts: pulumi.ResourceOptions
 ) -> pulumi.Output[End]:
-    """Register the retest and the search for the cause if `measured` was short; the search takes at most `budget_s` seconds."""
+    """Register the retest and the search for the cause, each done only if `measured` needs it.
+
+    The search takes at most `budget_s` seconds.
+    """
 
     def request(where: Place, look: Look) -> str:
         return requests.search(where, look.asked, look.judged, budget_s=budget_s, reasons=[runner.digest])

@@ -106,8 +106,8 @@ class Pool(pulumi.ComponentResource):
             capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
             tags=self._wanted.named(self._key),
-            # Another offering must not cause a second purchase (another name of the queue or the entry does), and a paid block
-            # must outlive the stack.
+            # Another offering must not cause a second purchase (but a renamed queue or entry causes one), and a paid block must
+            # outlive the stack.
             opts=pulumi.ResourceOptions(
                 parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
             ),

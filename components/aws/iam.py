@@ -46,8 +46,8 @@ class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
     Creates: two roles, each with Session Manager's policy and an instance profile, and a third such role if there are login
-    nodes beside Slurm's controller; the login nodes' own policies. If the stack file names a profile, no role is created for
-    the machines with that profile.
+    nodes in addition to Slurm's controller; the login nodes' own policies. If the stack file names a profile, no role is
+    created for the machines with that profile.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, known once the roles' policies are attached);
     `node_profile_arn`, None if other stacks may use that profile, too; `parameter`, name of the SSM parameter that the
     login node may write; `people_profile`, and `people_parameters` with one name for each additional login node.

@@ -34,8 +34,8 @@ class LoginNode(pulumi.ComponentResource):
 
     With Slurm, number 0 is the controller, and higher numbers are additional login nodes.
 
-    Creates: SSM parameter, instance, its Elastic IP address (if configured, for number 0 only), a Command that waits on the
-    operator's machine until the instance answers, and a Command that asks for the result of the instance's first boot.
+    Creates: SSM parameter, instance, its Elastic IP address (if configured, for number 0 only), a Command on the operator's
+    machine that waits until the instance answers, and a Command that asks for the result of the instance's first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 

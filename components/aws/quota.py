@@ -48,7 +48,7 @@ def used(one: Machines) -> int:
 
 
 def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
-    """Return the quota and the numbers of Elastic IP addresses of the stack's region, by the region's name.
+    """Return, by the region's name, the quota of Elastic IP addresses and how many the account and this cluster have there.
 
     The result is empty if the login node needs no such address.
     """

@@ -36,7 +36,7 @@ def chosen(wanted: Aws) -> Aws:
 
 
 def _present(wanted: Aws) -> str | None:
-    """Return the zone of the subnet that the stack file names or that this stack created; None if there is no such subnet."""
+    """Return the zone of the subnet that the stack file names or that this stack created; None if there is none yet."""
     own = wanted.network.existing
     if own:
         return _asked(f"subnet {own.private_subnet}", "getSubnet", lambda: _zone(ec2.get_subnet(id=own.private_subnet)))

@@ -24,9 +24,9 @@ class KubernetesCluster(pulumi.ComponentResource):
     Creates: one Command on the machine that runs kubectl. In the cluster, the Command creates a namespace, a network definition
     for each rail, a service account with a role, and either an Indexed Job with a headless service or an MPIJob. If the stack
     installs GPU Operator, Multus or whereabouts, a separate Command installs each of these first.
-    Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, with the name of its cluster node and the
-    address of the pod. If a pod is replaced, the identity of the set of nodes changes. If `measure.run` is raised, the Command
-    looks for the pods again, and recreates missing pods.
+    Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, with the name of the Kubernetes node that
+    the pod runs on, and the address of the pod. If a pod is replaced, the identity of the set of nodes changes. If
+    `measure.run` is raised, the Command looks for the pods again, and recreates missing pods.
     """
 
     planned: tuple[PlannedSet, ...]
@@ -61,7 +61,7 @@ class KubernetesCluster(pulumi.ComponentResource):
             create=f"exec {remote_scripts.PYTHON}",
             delete=f"exec {remote_scripts.PYTHON} remove",
             stdin=f"# measurement {measure.run}\n{program}",
-            # In another namespace the pods find no GPU as long as the former pods hold all of them.
+            # If the namespace changes, the old objects must be deleted first: new pods find no GPU while the old pods hold all.
             triggers=[wanted.namespace],
             opts=pulumi.ResourceOptions(parent=self, depends_on=before, delete_before_replace=True),
         )

@@ -61,7 +61,7 @@ class KubectlHost(ABC):
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to this machine, where programs find it by the name `there`; None if no resource is needed."""
+        """Copy the local `file` to this machine, where programs find it as `there`; return None if no resource is needed."""
 
     @abstractmethod
     def shell(self, there: str) -> str:

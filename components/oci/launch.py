@@ -17,8 +17,9 @@ from components.oci.tagged_machines import stack_tags
 from components.slurm.first_boot import software
 from config.oci.model import MADE_FOR, Oci, Pool
 
-#: Networks of the rails, by what assigns the rails' addresses: first boot (`ifcfg`) or the image's agent (oci-hpc; seed 000,
-#: section 1-1). If the image has no rdma_network.json, the agent uses the same network as first boot, 192.168.0.0/16.
+#: Networks of the rails, by what assigns the rails' addresses: first boot (`ifcfg`) or the image's agent (oci-hpc; tutorial
+#: oracle-japan/ocitutorials, section 1-1). If the image has no rdma_network.json, the agent uses the same network as first
+#: boot, 192.168.0.0/16.
 _RAIL_CIDRS = {"ifcfg": ("192.168.0.0/16",), "agent": ("10.224.0.0/12", "192.168.0.0/16")}
 BOOT_VPUS_PER_GB = 30  # as in oci-hpc since version 2.11
 

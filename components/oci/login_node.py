@@ -34,7 +34,7 @@ class LoginNode(pulumi.ComponentResource):
 
     With Slurm, number 0 is the controller, and higher numbers are additional login nodes.
 
-    Creates: instance, a Command that waits on the operator's machine until the instance answers, the instance's console
+    Creates: instance, a Command on the operator's machine that waits until the instance answers, the instance's console
     history, and a Command that asks for the result of the instance's first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
@@ -79,9 +79,9 @@ class LoginNode(pulumi.ComponentResource):
                 "ssh_authorized_keys": controller_key.apply(lambda key: f"{own}\n{key}") if controller_key else own,
                 "user_data": user_data(wanted, place, mounts, controller=not number),
             },
-            # A changed image replaces the instance: the provider would change the image in place, and the program would not
-            # learn the new host key. Without a configured image, changes are ignored: the newest image changes from day to
-            # day, but the login node must stay.
+            # A changed image replaces the instance: otherwise the provider would change the image in place, and the program
+            # would not learn the new host key. Without a configured image, changes are ignored: the newest image changes from
+            # day to day, but the login node must stay.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 replace_on_changes=["sourceDetails.sourceId"],
@@ -133,7 +133,7 @@ def user_data(
 ) -> pulumi.Input[str]:
     """Return a login node's user data, in base64.
 
-    Slurm's controller and each login node beside it also mount the home folders and accept connections from the nodes. The
+    Slurm's controller and each additional login node also mount the home folders and accept connections from the nodes. The
     controller accepts connections from other login nodes even before such nodes exist, because changed user data would
     replace the controller.
     """

@@ -2,7 +2,7 @@
 
 By default, the private subnet accepts all traffic from the VCN.
 
-Source: seed 000 (oracle-japan/ocitutorials), the network at the end of that tutorial.
+Source: the network at the end of the tutorial oracle-japan/ocitutorials.
 """
 
 from __future__ import annotations

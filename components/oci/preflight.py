@@ -218,7 +218,7 @@ def _existing(wanted: Oci) -> Facts:
 
 
 def _other_name(wanted: Oci, one: Any) -> str:
-    """Return the `oci.name` with which a machine was created; empty if it is the present one or unknown."""
+    """Return the `oci.name` with which a machine was created; empty if that is the current `oci.name` or is unknown."""
     name = str((one.freeform_tags or {}).get(OWNER, ""))
     return "" if name == wanted.name else name
 

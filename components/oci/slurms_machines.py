@@ -38,7 +38,7 @@ async def started_by_slurm(wanted: Oci) -> Started:
 
 
 async def _names_before(wanted: Oci) -> frozenset[str]:
-    """Return the values of `oci.name`, other than the present one, with which instances in this stack's state were created."""
+    """Return the values of `oci.name`, except the current value, with which instances in this stack's state were created."""
     found = await asked("getInstances", core.GetInstancesResult, compartmentId=wanted.compartment)
     logins = [one for one in living(found.instances or ()) if one.freeform_tags.get(OWNER) != wanted.name]
     known = await asyncio.to_thread(ids_in_state) if logins else frozenset()

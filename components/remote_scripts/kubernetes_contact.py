@@ -43,7 +43,7 @@ def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
         if pod is None or pod["status"].get("podIP") != node["address"]:
             why = ended(pods, node["name"]) or "that pod is gone"
             sys.exit(
-                "the pod on {} is not the pod that this update found first: {}; raise measure.run (make measure) to create the "
+                "the pod on {} is not the pod that was found before: {}; raise measure.run (make measure) to create the "
                 "pods again".format(node["name"], why)
             )
         named[node["name"]] = pod["metadata"]["name"]

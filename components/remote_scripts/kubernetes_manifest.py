@@ -2,7 +2,7 @@
 
 In every function, `ask` has `file` (name of the manifest's file here), `definitions` (names of the manifest's custom resource
 definitions), `objects` ([kind, name, namespace] of each object; objects that others need come first) and `labels` (the
-stack's labels, which all objects have). `whose` is the manifest's name in messages.
+labels that the stack gives to all objects of this manifest). `whose` is the manifest's name in messages.
 """
 
 import sys
@@ -19,7 +19,7 @@ def _within(namespace: str) -> List[str]:
 
 
 def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
-    """Return the manifest's objects that exist without the stack's labels, at most four by name; empty if there are none."""
+    """Return the manifest's objects that exist without all of `labels`, at most four by name; empty if there are none."""
     foreign = []
     for kind, name, namespace in ask["objects"]:
         found = kubectl.known(kind, name, *_within(namespace))
@@ -84,7 +84,7 @@ def pods_wait_for(pods: List[Dict[str, Any]]) -> str:
 
 
 def remove_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str, *how: str) -> None:
-    """Remove all objects with the stack's labels, in reverse order: custom resources before the definitions of their kinds."""
+    """Remove all objects that have `labels`, in reverse order: custom resources before the definitions of their kinds."""
     selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
     seen = {}  # type: Dict[str, None]
     for kind, _, namespace in reversed(ask["objects"]):

@@ -1,8 +1,8 @@
 """Applies a stack's objects to a cluster and waits until every pod runs.
 
-With the command-line argument `remove`, the program removes the objects instead. It uses server-side apply without force, after
-a check for objects of the same names: an object without the stack's labels is never changed. The program prints one JSON line
-about the pods (nothing with `remove`), or exits with a message.
+With the command-line argument `remove`, the program removes the objects instead. To apply them, it uses server-side apply
+without force, after a check for objects of the same names: an object without the stack's labels is never changed. The program
+prints one JSON line about the pods (nothing with `remove`), or exits with a message.
 """
 
 import json
@@ -76,7 +76,7 @@ def _refuse_foreign(there: Dict[Tuple[str, str], Optional[Dict[str, Any]]], ask:
     """Exit with a message if an object that is not the stack's has the kind and name of one of the stack's objects.
 
     `there` has, by kind and name, what the cluster has under the names of the stack's objects. A namespace is refused only if
-    it is another stack's: users create a namespace for the secret that pulls the image.
+    it is another stack's: users may create the namespace themselves, to put the image's pull secret into it.
     """
     foreign = []
     for (kind, name), found in there.items():
@@ -118,7 +118,10 @@ def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
-    """Tell whether a job has finished or needs other pods: its annotation differs from `template`. A job cannot be changed."""
+    """Tell whether a job has finished, or has an annotation that differs from `template` and so needs other pods.
+
+    A job cannot be changed, so such a job is deleted and created again.
+    """
     conditions = job.get("status", {}).get("conditions", [])
     return (
         any(one["status"] == "True" and one["type"] in _ENDED for one in conditions)
@@ -166,7 +169,7 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
                 sys.exit(f"{name} cannot start: {why}")
         if time.monotonic() > deadline:
             lacking = [node for node, pod in found.items() if pod is None]
-            # Events of a pod that was deleted meanwhile do not apply to the present pods.
+            # Events of a pod that was deleted meanwhile do not apply to the current pods.
             there = {pod["metadata"]["name"] for pod in pods}
             said = "; ".join(f"{name}: {why}" for name, why in sorted(last.items()) if name in there)
             said = said or _no_pod(kubectl, ask)
@@ -208,7 +211,7 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
 
 
 def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove the objects of the stack's kinds that have all labels of the stack.
+    """Remove all objects, except the namespace, that have the stack's labels and are of the same kinds as the stack's objects.
 
     Then remove the stack's own namespace if `_strangers` finds nothing in it.
     """
@@ -220,7 +223,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for kind, _ in ask["objects"]:
         if kind != "namespace":
             kinds[kind] = None
-    # The job is deleted first, while its pods still have their permissions; a kind that the cluster does not know is empty.
+    # The job is deleted first, while its pods still have their permissions; an unknown kind has no objects.
     for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):
         words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
         gone = kubectl(*words, timeout_s=_REMOVE_S)

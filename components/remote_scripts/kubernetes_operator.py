@@ -42,7 +42,7 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _offered(kubectl: Kubectl, ask: Dict[str, Any]) -> Dict[str, int]:
-    """Return how many GPUs each node offers once all nodes offer enough, or exit and say why the operator's pods wait."""
+    """Return how many GPUs each node offers, once all nodes offer enough, or exit and say why the operator's pods wait."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     while True:
         known = {node["metadata"]["name"]: node for node in (kubectl.get("nodes") or {}).get("items", [])}

@@ -19,8 +19,8 @@ _POLL_S = 0.02
 _SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPersist=10")
 _JUMP_S = 15
 _CALL_S = 60
-#: Text of ssh's configuration file. Options on the command line would not do, because ssh does not apply them to the connection
-#: to the jump host (-J). ssh offers only the SSH agent's keys, just as the stack's remote Commands do.
+#: Text of ssh's configuration file. Options on the command line are not enough: ssh does not apply them to the connection to
+#: the jump host (-J). ssh offers only the SSH agent's keys, just as the stack's remote Commands do.
 _CONFIG = """Host *
   BatchMode yes
   StrictHostKeyChecking yes

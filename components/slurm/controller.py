@@ -124,7 +124,7 @@ class Controller(pulumi.ComponentResource):
         Args:
             wanted: Slurm's settings, such as its timers.
             sets: the cluster's nodes; the queue of the first set is the default queue.
-            allowed: how many nodes on which jobs run an update may remove.
+            allowed: the largest number of nodes with running jobs that an update may remove.
             address: address at which the nodes reach the controller.
             cloud: settings of the cloud's module of `scheduler.elastic`, without the cloud's name.
             user: login user on the nodes.
@@ -147,9 +147,9 @@ class Controller(pulumi.ComponentResource):
         text = known.apply(
             lambda its: self._document(wanted, sets, allowed=allowed, user=user, home=home, shared=shared, **its)
         )
-        # This Command exists before Slurm can start a machine: wherever an update ends, the stack has a resource whose deletion
-        # terminates all machines. The Command's inputs do not depend on the cluster, so the Command is never replaced. A
-        # replacement would delete the Command, and its deletion would end running jobs.
+        # This Command exists before Slurm can start a machine: wherever an update stops, the stack has a resource whose
+        # deletion terminates all machines. The Command's inputs do not depend on the cluster, so the Command is never replaced.
+        # A replacement would delete the Command, and its deletion would end running jobs.
         sweep = remote.Command(
             f"{self._name}-sweep",
             connection=self._connection,

@@ -67,9 +67,9 @@ def asks_first(  # noqa: PLR0913 - each argument depends on the cloud
         found = await look_up_or_refuse(find, "Which machines Slurm has started", right, why)
         if found.renamed:
             raise pulumi.RunError(
-                f"{target}.name was another when Slurm started {', '.join(found.renamed)}. A controller finds its machines by "
-                f"this name, so after this update nothing would terminate these machines, and they would be billed. Undo the "
-                f"change of {target}.name, or terminate the machines before you change it."
+                f"{target}.name had another value when Slurm started {', '.join(found.renamed)}. A controller finds its "
+                f"machines by this name, so after this update nothing would terminate these machines, and they would be "
+                f"billed. Undo the change of {target}.name, or terminate the machines before you change it."
             )
         terminations.judge(f"{target}.allowReplace", allowed, found.own, _WHY)
 

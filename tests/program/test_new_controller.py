@@ -110,8 +110,8 @@ def test_without_preflight_only_an_update_asks_which_nodes_slurm_started():
 def test_a_changed_name_of_the_cluster_is_refused_because_no_controller_would_find_the_nodes():
     aws(started("old"), allowReplace=2)
     assert refusal() == (
-        "aws.name was another when Slurm started i-8 (10.1.0.20), i-9 (10.1.0.19). A controller finds its machines by this "
-        "name, so after this update nothing would terminate these machines, and they would be billed. Undo the change of "
+        "aws.name had another value when Slurm started i-8 (10.1.0.20), i-9 (10.1.0.19). A controller finds its machines by "
+        "this name, so after this update nothing would terminate these machines, and they would be billed. Undo the change of "
         "aws.name, or terminate the machines before you change it."
     )
 
@@ -157,5 +157,6 @@ def test_on_oci_nodes_started_under_another_name_of_the_cluster_count_only_if_th
     account["instances"].append(login | {"freeformTags": {"busbar": "old", "busbar-stack": "dev"}})
     asked(HOOKS[HOOK])
     account["instances"][0]["id"] = "ocid1.instance.oc1..mine"
-    with pytest.raises(pulumi.RunError, match=r"^oci\.name was another when Slurm started inst-0 \(old-gpu-slurm-0a1b2c3d\), "):
+    refused = r"^oci\.name had another value when Slurm started inst-0 \(old-gpu-slurm-0a1b2c3d\), "
+    with pytest.raises(pulumi.RunError, match=refused):
         asked(HOOKS[HOOK])

@@ -175,7 +175,7 @@ def test_pods_that_are_not_alike_are_refused(cluster, monkeypatch):
 
 def test_a_pod_that_was_replaced_during_the_update_is_named_and_the_sentence_says_what_to_do(cluster):
     cluster.pods[1]["status"]["podIP"] = "10.244.1.9"
-    assert refused().startswith("the pod on gpu1 is not the pod that this update found first: that pod is gone; raise ")
+    assert refused().startswith("the pod on gpu1 is not the pod that was found before: that pod is gone; raise ")
 
 
 def test_a_pod_that_cannot_start_a_command_in_another_pod_is_named(cluster):
