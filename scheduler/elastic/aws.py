@@ -16,7 +16,7 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 from xml.etree import ElementTree as ET
 
 from scheduler.elastic import http_client
-from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine, Renewed
 from scheduler.elastic.http_client import Answer, Http
 
 TOKEN_TAG = "busbar:launch"  # noqa: S105 - the name of a tag
@@ -41,7 +41,8 @@ _BUSY = re.compile(
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _STOPPED = ("stopping", "stopped")
 _ENDED = ("shutting-down", "terminated", *_STOPPED)
-_MISSING = "InvalidInstanceID.NotFound"
+#: Errors if EC2 does not know an id; the message names the ids.
+_NO_MACHINE, _NO_BLOCK = "InvalidInstanceID.NotFound", "InvalidCapacityReservationId.NotFound"
 _TOO_MANY, _SERVER_ERROR = 429, 500
 
 
@@ -63,7 +64,7 @@ class Aws(Cloud):
     def __init__(self, given: Dict[str, Any], send: Http = http_client.send, clock: Callable[[], float] = time.time) -> None:
         self._region, self._endpoint, self._tags = given["region"], given["endpoint"], given["tags"]
         self._send, self._clock = send, clock
-        self._credentials: Optional[Credentials] = None
+        self._credentials = Renewed(self._own, clock)
 
     def launch(self, wanted: Launch) -> List[str]:
         """Start machines from the set's launch template; `spec` has `template` (its id) and `tags`."""
@@ -118,33 +119,42 @@ class Aws(Cloud):
         blocks = sorted({one["block"] for one in sets.values() if one.get("block")})
         if not blocks:
             return {}
-        asked = {f"CapacityReservationId.{at}": its for at, its in enumerate(blocks, 1)}
-        found = self._call("DescribeCapacityReservations", asked).findall("capacityReservationSet/item")
+        answer, unknown = self._about("DescribeCapacityReservations", "CapacityReservationId", blocks, _NO_BLOCK)
+        found = answer.findall("capacityReservationSet/item") if answer is not None else ()
         whys = {_text(one, "capacityReservationId"): _closed(one, self._clock()) for one in found}
+        whys.update((one, f"EC2 knows no Capacity Block {one}") for one in unknown)
         return {key: whys[one["block"]] for key, one in sets.items() if whys.get(one.get("block", ""))}
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
-        """Terminate machines. Ids that EC2 does not know any more are left out, because one such id fails the whole call."""
+        """Terminate machines. Ids that EC2 does not know any more are left out."""
         del wanted  # on EC2, the call terminates no machine except those in `ids`
-        left = list(ids)
-        while left:
+        self._about("TerminateInstances", "InstanceId", ids, _NO_MACHINE)
+
+    def _about(self, action: str, name: str, ids: Sequence[str], code: str) -> Tuple[Optional[ET.Element], List[str]]:
+        """Make a call about `ids`, the values of the parameter `name`; return its answer, and the ids that EC2 does not know.
+
+        One unknown id fails the whole call, with the error `code`. So the call is repeated without the unknown ids; the answer
+        is None if no id is left.
+        """
+        known: List[str] = list(ids)
+        while known:
             try:
-                self._call("TerminateInstances", {f"InstanceId.{at}": its for at, its in enumerate(left, 1)})
+                answer = self._call(action, {f"{name}.{at}": its for at, its in enumerate(known, 1)})
             except CloudError as error:
-                unknown = set(re.findall(r"i-[0-9a-f]+", str(error))) if error.code == _MISSING else set()
-                if not unknown & set(left):
+                unknown = set(re.findall(r"[a-z]+-[0-9a-f]+", str(error))) if error.code == code else set()
+                if not unknown & set(known):
                     raise
-                left = [its for its in left if its not in unknown]
+                known = [its for its in known if its not in unknown]
             else:
-                return
+                return answer, [its for its in ids if its not in known]
+        return None, list(ids)
 
     def _call(self, action: str, asked: Dict[str, str]) -> ET.Element:
         body = urllib.parse.urlencode(
             sorted({"Action": action, "Version": _VERSION, **asked}.items()), quote_via=urllib.parse.quote
         )
         try:
-            credentials = self._credentials = self._credentials or self._own()
-            headers = signed(self._endpoint, self._region, body.encode(), credentials, self._clock())
+            headers = signed(self._endpoint, self._region, body.encode(), self._credentials.get(), self._clock())
             answer = self._send("POST", self._endpoint, headers, body.encode(), _TIMEOUT_S)
         except OSError as error:
             raise BusyError("NoAnswer", f"{action}: {error}") from None

@@ -1,6 +1,11 @@
 """The calls that the controller's programs make to a cloud: zones, launch, listing, places, closed, adopt and terminate."""
 
-from typing import Any, Callable, Collection, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+
+T = TypeVar("T")
+#: A machine's credentials are fetched again after this time. AWS replaces the credentials of a role at least five minutes before
+#: they expire (EC2 user guide, "Retrieve security credentials from instance metadata"); OCI issues a new token at each fetch.
+_FRESH_S = 240
 
 
 class CloudError(Exception):
@@ -21,6 +26,21 @@ class CapacityError(CloudError):
 
 class BusyError(CloudError):
     """The call was throttled, the service did not answer, or an earlier change has not finished; the call may succeed later."""
+
+
+class Renewed(Generic[T]):
+    """This machine's credentials: `fetch` gets them, at first and whenever they could soon expire."""
+
+    def __init__(self, fetch: Callable[[], T], clock: Callable[[], float]) -> None:
+        self._fetch, self._clock = fetch, clock
+        self._found: Optional[Tuple[float, T]] = None
+
+    def get(self) -> T:
+        """Return credentials that are valid for at least another minute."""
+        now = self._clock()
+        if self._found is None or now - self._found[0] > _FRESH_S:
+            self._found = now, self._fetch()
+        return self._found[1]
 
 
 class Launch(NamedTuple):

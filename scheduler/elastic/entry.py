@@ -173,7 +173,10 @@ def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Ou
     running: Dict[str, threading.Thread] = {}
 
     def test(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> None:
-        outcome = run(token, node_set, machines)
+        try:
+            outcome = run(token, node_set, machines)
+        except OSError as error:
+            outcome = Outcome(str(error), {}, {})
         if any(token == one for one, _, _ in desk.due()):  # otherwise the test's launch no longer exists
             desk.answer(token, outcome)
 
@@ -221,8 +224,6 @@ def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]]
             )
         except subprocess.TimeoutExpired:
             return Outcome(f"it did not end within {launch_set.entry_timeout_s:.0f} s", {}, {})
-        except OSError as error:
-            return Outcome(str(error), {}, {})
         lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
         if done.returncode or not lines:
             last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]

@@ -13,7 +13,7 @@ import urllib.parse
 from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from scheduler.elastic import http_client, oci_identity
-from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine, Renewed
 from scheduler.elastic.http_client import Http
 
 #: Names of a network's tags: for the token of the launch that created the network, and of the launch that last enlarged it.
@@ -84,7 +84,7 @@ class Oci(Cloud):
     def __init__(self, given: Dict[str, Any], send: Http = http_client.send, clock: Callable[[], float] = time.time) -> None:
         self._given, self._send, self._clock = given, send, clock
         self._base = f"https://iaas.{given['region']}.oraclecloud.com/20160918"
-        self._signer: Optional[oci_identity.Signer] = None
+        self._signer = Renewed(lambda: oci_identity.own(given["region"], send, clock), clock)
         self._homes: Dict[str, _Home] = {}
 
     def launch(self, wanted: Launch) -> List[str]:
@@ -279,9 +279,8 @@ class Oci(Cloud):
         gone_is_fine: bool = False,
     ) -> http_client.Answer:
         body = json.dumps(asked).encode() if asked is not None else b""
-        self._signer = self._signer or oci_identity.own(self._given["region"], self._send, self._clock)
         url = self._base + path
-        headers = {**self._signer.headers(method, url, body, self._clock()), **(more or {})}
+        headers = {**self._signer.get().headers(method, url, body, self._clock()), **(more or {})}
         try:
             answer = self._send(method, url, headers, body, _TIMEOUT_S)
         except OSError as error:

@@ -58,10 +58,10 @@ class Signer(NamedTuple):
 
 
 def own(region: str, send: Http, clock: Callable[[], float] = time.time) -> Signer:
-    """Return a signer for this machine; the signer's token is valid for some minutes, longer than a run of these programs.
+    """Return a signer for this machine, with a new token.
 
     Raises:
-        BusyError: the service that issues tokens did not answer, or is too busy.
+        BusyError: the metadata service or the service that issues tokens did not answer, or is too busy.
         CloudError: this machine has no identity, or the tenancy does not accept it.
     """
     leaf, leaf_key, between = (_metadata(send, f"identity/{name}.pem") for name in ("cert", "key", "intermediate"))
@@ -105,7 +105,9 @@ def _metadata(send: Http, path: str) -> bytes:
     try:
         answer = send("GET", _METADATA + path, {"Authorization": "Bearer Oracle"}, b"", _METADATA_TIMEOUT_S)
     except OSError as error:
-        raise CloudError("NoCredentials", f"the metadata service does not answer: {error}") from None
+        raise BusyError("NoAnswer", f"the metadata service does not answer: {error}") from None
+    if answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR:
+        raise BusyError("NoAnswer", f"the metadata service answers {answer.status} to {path}")
     if answer.status != _OK:
         raise CloudError("NoCredentials", f"the metadata service answers {answer.status} to {path}")
     return answer.body

@@ -207,11 +207,16 @@ def test_all_pages_of_machines_with_the_clusters_tags_are_listed():
     assert second["NextToken"] == "more"
 
 
-def test_credentials_are_fetched_only_once_for_several_calls():
-    aws, service = cloud(DescribeInstances=[listed(), listed()])
+def test_credentials_are_fetched_once_for_several_calls_but_again_before_they_can_expire():
+    service, now = Service(DescribeInstances=[listed(), listed(), listed()]), [1000.0]
+    aws = Aws({"region": "us-east-1", "endpoint": ENDPOINT, "tags": {}}, service, lambda: now[0])
     aws.listing()
+    now[0] += 200
     aws.listing()
     assert service.metadata.count("api/token") == 1
+    now[0] += 99
+    aws.listing()
+    assert service.metadata.count("api/token") == 2
 
 
 def test_machines_that_ec2_no_longer_knows_do_not_prevent_the_termination_of_other_machines():
@@ -281,6 +286,19 @@ def test_a_node_set_is_closed_while_its_capacity_block_is_not_active_and_shortly
     assert aws.closed(sets) == (dict.fromkeys(("gpu/a", "gpu/b"), said) if why else {})
     (asked,) = service.asked
     assert {key: value for key, value in asked.items() if "Id" in key} == {"CapacityReservationId.1": "cr-1"}
+
+
+def test_a_capacity_block_that_ec2_does_not_know_closes_its_node_sets_but_not_those_of_another_block():
+    active = "<capacityReservationId>cr-02</capacityReservationId><state>active</state>"
+    answers = [
+        refused("InvalidCapacityReservationId.NotFound", "The capacity reservation ID 'cr-01' does not exist"),
+        ok("DescribeCapacityReservations", f"<capacityReservationSet><item>{active}</item></capacityReservationSet>"),
+    ]
+    aws, service = cloud(DescribeCapacityReservations=answers)
+    assert aws.closed({"gpu/a": {"block": "cr-01"}, "gpu/b": {"block": "cr-02"}}) == {
+        "gpu/a": "EC2 knows no Capacity Block cr-01"
+    }
+    assert [value for key, value in service.asked[-1].items() if "Id" in key] == ["cr-02"]
 
 
 def test_without_a_capacity_block_the_service_is_not_queried_about_blocks():

@@ -257,16 +257,22 @@ def test_a_test_without_a_result_fails_with_the_reason(known, monkeypatch, out, 
     assert said(monkeypatch, known, out, err, status)[0] == Outcome(why, {}, {})
 
 
-def test_a_test_that_cannot_start_or_does_not_end_fails_with_the_reason(known, monkeypatch):
-    def raises(error: Exception) -> Outcome:
-        def run(*_: Any, **__: Any) -> None:
-            raise error
+def test_a_test_that_does_not_end_fails_with_the_reason(known, monkeypatch):
+    def run(*_: Any, **__: Any) -> None:
+        raise entry.subprocess.TimeoutExpired("ssh", 5)
 
-        monkeypatch.setattr(entry.subprocess, "run", run)
-        return entry.over_ssh(known)("a1", "gpu/p5", MACHINES)
+    monkeypatch.setattr(entry.subprocess, "run", run)
+    assert entry.over_ssh(known)("a1", "gpu/p5", MACHINES).failed == "it did not end within 5 s"
 
-    assert raises(FileNotFoundError(2, "No such file or directory", "ssh-agent")).failed.endswith("'ssh-agent'")
-    assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
+
+def test_a_test_fails_with_the_reason_if_ssh_cannot_start_or_the_file_of_host_keys_cannot_be_read(known, monkeypatch, tmp_path):
+    desk = Desk(str(tmp_path / "entry"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for token, missing in (("a1", "ssh-agent"), ("b2", f"{tmp_path}/known")):
+        desk.ask(token, "gpu/p5", MACHINES)
+        entry.all_due(desk, entry.over_ssh(known))
+        assert desk.outcome(token) == Outcome(f"[Errno 2] No such file or directory: '{missing}'", {}, {})
+        (tmp_path / "known").unlink(missing_ok=True)
 
 
 def test_files_of_a_known_launch_are_kept_even_if_half_written_while_files_of_other_launches_are_removed(tmp_path):
@@ -281,7 +287,7 @@ def test_files_of_an_entry_test_that_another_program_removes_or_renames_cause_no
     desk = Desk(str(tmp_path / "entry"))
     monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # `all_due` has renamed this file since
     desk.keep_only([])
-    monkeypatch.setattr(entry.os, "fsync", lambda _: (tmp_path / "entry" / ".b2.outcome").unlink())
+    monkeypatch.setattr(entry.os, "fsync", lambda _: (tmp_path / "entry" / ".b2.outcome.part").unlink())
     desk.answer("b2", Outcome("", {}, {}))
     assert desk.outcome("b2") is None
 

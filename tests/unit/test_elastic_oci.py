@@ -393,6 +393,26 @@ def test_without_an_identity_the_error_names_the_answer_of_the_metadata_service(
         launch(cloud)
 
 
+def test_a_metadata_service_that_is_busy_or_does_not_answer_raises_a_busy_error_so_that_the_controller_repeats_its_call():
+    def silent(*_: Any) -> Answer:
+        raise TimeoutError("timed out")
+
+    for send in (silent, lambda *_: Answer(429, b"slow down"), lambda *_: Answer(503, b"")):
+        with pytest.raises(BusyError, match="the metadata service"):
+            launch(Oci({"region": "r", "compartment": "c", "subnet": "s", "tags": {}}, send))
+
+
+def test_the_token_is_fetched_once_for_several_calls_but_again_before_it_can_expire(service, monkeypatch):
+    now, federate, fetched = [NOW], service._federate, []  # noqa: SLF001
+    monkeypatch.setattr(service, "_federate", lambda *its: fetched.append(now[0]) or federate(*its))
+    given = {"region": "eu-frankfurt-1", "compartment": "c", "subnet": "s", "tags": TAGS}
+    cloud = Oci(given, service, lambda: now[0])
+    for passed_s in (0, 200, 99):
+        now[0] += passed_s
+        cloud.listing()
+    assert fetched == [NOW, NOW + 299]
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_throttled_request_for_a_token_raises_a_busy_error_so_that_the_controller_repeats_the_launch(
     cloud, service, monkeypatch, status
