@@ -54,8 +54,9 @@ _GB200_EXPORTS = {
     "NCCL_SOCKET_IFNAME": "eth0",
 }
 
-#: Environment of machines outside the supported clouds: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's
-#: own few messages use TCP, which every build of Open MPI supports. NCCL binds ranks, because NCCL knows where each GPU is.
+#: Environment of machines outside the supported clouds, and of single nodes on OCI: NCCL finds GID, queues and affinity itself
+#: (2.21 or later), and MPI's own few messages use TCP, which every build of Open MPI supports. NCCL binds ranks, because NCCL
+#: knows where each GPU is.
 GENERIC = "generic"
 #: Environment of AWS machines with EFA.
 EFA = "efa"

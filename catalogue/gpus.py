@@ -8,7 +8,7 @@ from typing import TypeVar
 _Fact = TypeVar("_Fact")
 
 #: NVLink generation of one GPU; the first match wins. Cards for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL")
-#: have no NVLink, or only between pairs, so they have no row.
+#: have no NVLink, or only bridges between a few cards, so they have no row.
 _NVLINK = (
     (r"Tesla V100-SXM\d?-.*", 2),
     (r"NVIDIA A100-SXM4-.*", 3),
@@ -29,9 +29,9 @@ _PCIE = (
     (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", 64.0),
 )
 #: PCIe generation and lanes of one GPU, as its data sheet prints them: A100 (SXM and PCIe), A10, L4 and L40S Gen4 x16; H100 and
-#: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Five models have no row: sources
-#: contradict each other on B200 and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor, and AWS does not
-#: publish the link of its A10G.
+#: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Five NVIDIA models newer than V100
+#: have no row: sources contradict each other on B200 and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor,
+#: and AWS does not publish the link of its A10G.
 _PCIE_LINK = (
     (r"NVIDIA A100.*", (4, 16)),
     (r"NVIDIA (?:A10|L4|L40S)", (4, 16)),
@@ -49,7 +49,7 @@ _NVLS = (
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
 #: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation. The
 #: share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). NVLink's switch was the
-#: bottleneck of that run, so the share is only for its generation of NVLink.
+#: bottleneck of that run, so the share applies only to that run's generation of NVLink.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
@@ -80,14 +80,14 @@ def is_nvidia(gpu: str) -> bool:
 
 #: Maximum number of GPUs in one NVLink domain: a whole rack (GB200 NVL72, GB300 NVL72).
 RACK = 72
-#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB. These shares
-#: are published (`catalogue.published` has the bandwidths):
+#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB. Published runs
+#: reached these shares (`catalogue.published` has the bandwidths):
 #: all-reduce in the NVLink switches: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4 nodes), 1.03 to 1.04 (GB300, 8, 16 and 18
 #: nodes);
 #: all-gather: 0.68 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.78 (GB300, 8 nodes);
 #: all-to-all: 0.63 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.75 (GB300, 8 nodes).
-#: No other shares are published. An all-reduce as a ring, without reduction in the switches, reaches 0.78. Over the rails,
-#: these machines reach only 0.06 to 0.43 of NVLink's rate.
+#: No shares of other collectives are published. An all-reduce as a ring, without reduction in the switches, reaches 0.78. Over
+#: the rails, these machines reach only 0.06 to 0.43 of NVLink's rate.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_LIST = "OCI pay-as-you-go list price for a GPU and hour x GPUs, as published 2026-04"
+_LIST = "OCI pay-as-you-go list price per GPU and hour, times the number of GPUs, as published 2026-04"
 _EC2 = "EC2 on-demand list price in us-east-1 from June 2025 on, as instances.vantage.sh showed it on 2025-12-21"
 
 

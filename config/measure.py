@@ -185,8 +185,8 @@ class Measure(Model):
     run: int = Field(default=1, ge=1, description="Raise this number to measure again even if nothing changed.", examples=[2])
     pool: str | None = Field(
         default=None,
-        description="What to measure: a pool (oci), or a queue's machines (aws: QUEUE-NAME). Required only if several of "
-        "them have nodes.",
+        description="What to measure: a pool (oci), or one entry of a queue's machines (aws: the names of queue and entry, "
+        "with a hyphen between them). Required only if several pools or entries have nodes.",
         examples=["gpu-p5"],
     )
     timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Time limit for one measurement.")

@@ -28,7 +28,8 @@ class Certificate(Model):
 
     key: Annotated[str, AfterValidator(_key)] | None = Field(
         default=None,
-        description="ed25519 private key (PEM or OpenSSH) that signs a pass; it never enters the state. null for none.",
+        description="File with the ed25519 private key (PEM or OpenSSH) that signs a pass; the key itself never enters the "
+        "state. null for none.",
         examples=["~/.busbar/certificate.pem"],
     )
     days: Annotated[Days, Field(ge=1, le=3650)] = Field(default=30, description="How long a certificate is valid.")

@@ -24,7 +24,7 @@ def rest(model: type[Model], text: str, wrong: Sequence[Place], unknown: Sequenc
     if None in found:
         return _nothing(model)
     fields = dict(one for one in found if one)
-    # If both a list and one of its entries are wrong, the list is left out.
+    # If both a list and one of its entries are wrong, only the list as a whole is left out or replaced.
     outer = [place for place in fields if not any(place[:length] in fields for length in range(len(place)))]
     for use_examples in (False, True):
         given = json.loads(text)

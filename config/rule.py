@@ -55,7 +55,7 @@ class Rule(Generic[M, F]):
         source: where the rule comes from.
         judge: yields each breach.
         guard: whether the rule protects data, money or texts rendered from the configuration; a guard cannot be suppressed.
-        number: number of the vendor's own check that the rule repeats; 0 if the rule repeats no such check.
+        number: this project's number for the vendor's check that the rule repeats; 0 if the rule repeats no such check.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Values that several groups share: networks, public keys, time zones, mount points, who may log in."""
+"""Values that several groups share: networks, public keys, time zones, checksums, who may log in."""
 
 from __future__ import annotations
 
@@ -131,9 +131,9 @@ AllowReplace = Annotated[
     Field(
         ge=0,
         description="Number of GPU machines that an update may replace because their image, shape or launch settings "
-        "changed, because their entry is gone, or because of --replace. The same number limits separately how many nodes "
-        "that Slurm started an update may terminate: all of them if the login node is replaced; if not, the removed nodes on "
-        "which jobs run. Remove this key afterwards.",
+        "changed, because their entry is gone, or because of --replace. The same number is also a separate limit for the "
+        "nodes that Slurm started. If the login node is replaced, this limit applies to all of them; otherwise it applies "
+        "only to nodes that the update removes while jobs run on them. Remove this key after the update.",
         examples=[2],
     ),
 ]

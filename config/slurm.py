@@ -91,7 +91,7 @@ class Scheduler(Model):
         default=2,
         ge=1,
         description="Number of nodes of the test job, whose busbw the next update exports; with alwaysOn of 2 or more, the job "
-        "takes all nodes that always run instead.",
+        "instead takes all nodes that always run.",
         examples=[4],
     )
     entry_test: bool = Field(

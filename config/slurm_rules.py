@@ -81,7 +81,7 @@ def shared_login(where: str, slurm: Scheduler | None, shared: bool) -> Iterator[
 
 
 def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield a number of nodes for the test job that no entry has, or that has no fabric to measure."""
+    """Yield `testNodes` if no entry has that many dynamic nodes, or if the test job would have no fabric to measure."""
     if slurm is None:
         return
     most = max((one.dynamic for one in entries), default=0)
@@ -118,7 +118,7 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
 #: Text of the breach for an empty `enrootSha256`, with or without a Slurm cluster.
 ENROOT_UNCHECKED = (
     "is not set: where an image has no enroot, machines install GitHub's packages as root without checking them; give their "
-    "sha256, which the machines' log names"
+    "sha256, which is in the machines' log"
 )
 
 

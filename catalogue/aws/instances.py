@@ -92,7 +92,7 @@ class Instance:
     def shape(self, *, efa: bool = True) -> Shape:
         """Return the type as a shape, for the code that all clouds share.
 
-        The shape's rails are the EFA devices; if no source names the devices, the shape has no rails but only their number.
+        The shape's rails are the EFA devices. If no source names the devices, the shape has only their number and line rate.
         """
         rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
         unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None

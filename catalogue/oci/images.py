@@ -1,6 +1,6 @@
 """Families of operating-system images on OCI: the differences that matter to first boot and to the build, one row for each.
 
-Sources: seed tutorials (oracle-japan/ocitutorials, intermediates/spinup-gpu-cluster) and oci-hpc 3.1.0 roles
+Sources: tutorials of oracle-japan/ocitutorials (intermediates/spinup-gpu-cluster), and the oci-hpc 3.1.0 roles
 firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
 """
 

@@ -1,7 +1,7 @@
-"""A table of images in OCI's Marketplace, with their names as keys; they contain driver, CUDA, OFED, MPI and NCCL.
+"""A table of images in OCI's Marketplace, by name; each image contains driver, CUDA, OFED, MPI and NCCL.
 
-Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. Stacks name other images by their
-OCID, unless catalogue/oci/imports.py has them: the vendor's platform images, and images that a user has imported.
+Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. catalogue/oci/imports.py has more images with names. Stacks
+name all other images by their OCID: the vendor's platform images, and images that a user has imported.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Vpc:
-    """An existing VPC: whether it has DNS support, and whether its machines have host names."""
+    """An existing VPC: whether it has DNS support, and whether its machines get DNS host names."""
 
     dns: bool
     host_names: bool
@@ -161,7 +161,8 @@ class Facts:
         placement_groups: strategy of a placement group, by the group's name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run, by the quota's name; None if the service does not report the quota.
         quota_used: vCPUs of the quota that are certainly in use, by the quota's name.
-        running: how many machines of an entry run in all clusters with the name in `aws.name`, by the entry's key.
+        running: how many machines of an entry run, added up over all clusters that have the name in `aws.name`, by the entry's
+            key.
         subnets, security_groups: subnets and groups that the stack file names, by id; None if there is no such subnet or group.
         vpcs: VPCs of the subnets in `subnets`, by id.
         elastic_ips: numbers of Elastic IP addresses, by region name; None if the service does not report the quota.

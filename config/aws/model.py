@@ -31,7 +31,7 @@ Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
 #: names, and odcr-group uses the group of reservations whose ARN the stack file names.
 Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")
-#: Tags that busbar sets on every resource, or that the vendor reserves.
+#: Prefixes of tags that busbar sets on every resource, or that the vendor reserves.
 _OURS = ("busbar:", "aws:")
 
 
@@ -61,7 +61,7 @@ def _tags(value: dict[str, str]) -> dict[str, str]:
 
 
 def _id(kind: str) -> AfterValidator:
-    """Return a validator for the vendor's ids of one kind: `vpc`, `subnet` or `sg`."""
+    """Return a validator for the vendor's ids of one kind: `subnet`, `sg` or `fs`."""
 
     def judge(value: str) -> str:
         if not re.fullmatch(rf"{kind}-[0-9a-z]+", value):
@@ -134,7 +134,7 @@ class OwnGroups(Model):
     login: Annotated[str, _id("sg")] = Field(description="The login node's group.", examples=["sg-0123456789abcdef1"])
     storage: Annotated[str, _id("sg")] | None = Field(
         default=None,
-        description="The group of the file systems, whether new or existing; needed if the machines mount one.",
+        description="The group of both new and existing file systems; needed if the machines mount a file system.",
         examples=["sg-0123456789abcdef2"],
     )
 
@@ -149,7 +149,9 @@ class ExistingNetwork(Model):
         description="The subnet of nodes and file systems, with a way out other than an Internet gateway.",
         examples=["subnet-0123456789abcdef1"],
     )
-    groups: OwnGroups | None = Field(default=None, description="Existing security groups; null creates them.", examples=[None])
+    groups: OwnGroups | None = Field(
+        default=None, description="Existing security groups; null creates new groups.", examples=[None]
+    )
 
 
 class Network(Model):
@@ -457,7 +459,7 @@ class Aws(Model):
     name: str = Field(
         default="busbar",
         description="The cluster's name, in names and tags: lower-case letters, digits and hyphens, beginning with a letter, "
-        "at most 40.",
+        "at most 40 characters.",
         examples=["train"],
     )
     zone: Annotated[str, AfterValidator(_zone)] | None = Field(

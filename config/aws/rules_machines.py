@@ -191,12 +191,13 @@ def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.leaveOut",
                 f"names {', '.join(map(str, nobody))}, but the machines have only the indexes 0 to {one.static - 1}; "
-                "remove the other indexes",
+                "remove indexes outside this range",
             )
         elif one.static and not one.numbers:
             yield Breach(
                 f"{path}.leaveOut",
-                "names every machine, so nothing would be measured; set static: 0 to terminate all machines and keep the rest",
+                "names every machine, so nothing would be measured; set static: 0 to terminate all machines and keep the rest "
+                "of the cluster",
             )
 
 

@@ -25,7 +25,7 @@ _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _MIRRORS_MOST = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _BACKUP_DAYS_MOST = 90
-#: Mount point of a machine's local disks in the image.
+#: Where the image mounts a machine's local disks.
 _SCRATCH = "/scratch"
 _Breaches = Iterator[Breach]
 
@@ -89,7 +89,7 @@ def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
         yield Breach(
             "aws.storage.lustre.clientKey",
             f"is not set: machines on {wanted.image_family} trust whichever key AWS's bucket serves at first boot for the "
-            "Lustre client's packages; give the key's fingerprint, which the machines' log names, and first boot checks it",
+            "Lustre client's packages; give the key's fingerprint, which is in the machines' log, and first boot checks it",
         )
 
 

@@ -10,7 +10,8 @@ import hmac
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Types of host keys, best first. RSA is left out: with RSA, the Commands' SSH client would use SHA-1, which sshd refuses.
+#: Types of host keys, best first. RSA is left out: with RSA, the SSH client of Pulumi's Command
+#: resources would use SHA-1, which sshd refuses.
 _TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 
@@ -41,7 +42,7 @@ def read(path: str) -> KnownHosts:
     try:
         text = Path(path).expanduser().read_text(errors="replace")
     except FileNotFoundError:
-        text = ""  # a missing file counts as an empty file, so that the error names the host without a key
+        text = ""  # a missing file counts as an empty file, so that the error names the host that has no key
     except OSError as error:
         raise ValueError(f"is {path}, which cannot be read ({error.strerror})") from None
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]

@@ -112,7 +112,7 @@ class Software(Model):
 
 
 class Hosts(Model):
-    """Existing machines. The stack creates no resources except Commands."""
+    """Existing machines. The stack creates no resources except Pulumi's Command resources."""
 
     nodes: Annotated[dict[str, str], AfterValidator(_nodes)] = Field(
         default={},

@@ -272,7 +272,7 @@ class Container(Model):
     )
     runtime: Literal["containerd"] = Field(
         default="containerd",
-        description="Container runtime inside one node. In a Slurm job, Pyxis starts the image, not this runtime.",
+        description="Container runtime inside one node. A Slurm job does not use this runtime; Pyxis starts the image there.",
         examples=["containerd"],
     )
     containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run the image.")
@@ -428,9 +428,10 @@ class Oci(Model):
         default=0,
         description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
         "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. The "
-        "same number limits separately how many nodes that Slurm started an update may terminate: all of them if the login "
-        "node is replaced; if not, the removed nodes on which jobs run. Remove this key afterwards. With `preflight: false` "
-        "only nodes that Slurm started are counted, and only by an update.",
+        "same number is also a separate limit for the nodes that Slurm started. If the login node is replaced, this limit "
+        "applies to all of them; otherwise it applies only to nodes that the update removes while jobs run on them. Remove "
+        "this key after the update. With `preflight: false`, only nodes that Slurm started are counted, and a preview does "
+        "not count them.",
         examples=[2],
     )
     preflight: bool = Field(

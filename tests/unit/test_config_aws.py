@@ -737,7 +737,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(static=3, leaveOut=[1, 4, 3]),
             FACTS,
-            f"{P5}.leaveOut names 3, 4, but the machines have only the indexes 0 to 2; remove the other indexes",
+            f"{P5}.leaveOut names 3, 4, but the machines have only the indexes 0 to 2; remove indexes outside this range",
         ),
         (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, so nothing would be measured"),
     ],
