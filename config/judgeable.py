@@ -72,8 +72,8 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
         if name in _OTHER_WAYS and value != _OTHER_WAYS[name] and accept.gate_gb_s is None:
             yield Breach(
                 path,
-                f"has {name}={value}, but the default gate is for NCCL's ring; set accept.gate to the busbw that you expect, "
-                "or remove the variable",
+                f"has {name}={value}, but the default gate is for NCCL's ring with the protocol that NCCL chooses; "
+                "set accept.gate to the busbw that you expect, or remove the variable",
             )
 
 

@@ -3,8 +3,9 @@
 from typing import Any, Callable, Collection, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 T = TypeVar("T")
-#: A machine's credentials are fetched again after this time. AWS replaces the credentials of a role at least five minutes before
-#: they expire (EC2 user guide, "Retrieve security credentials from instance metadata"); OCI issues a new token at each fetch.
+#: A machine's credentials are fetched again after this time. AWS replaces the credentials of a role at least five minutes
+#: before they expire (EC2 user guide, "Retrieve security credentials from instance metadata"). OCI issues a new token at each
+#: fetch.
 _FRESH_S = 240
 
 
