@@ -133,6 +133,7 @@ LOOKUPS: dict[str, tuple[str, ...]] = {
     ),
     "ec2/getCapacityBlockReservation:getCapacityBlockReservation": ("ec2:DescribeCapacityReservations",),
     "ec2/getCapacityBlockOffering:getCapacityBlockOffering": ("ec2:DescribeCapacityBlockOfferings",),
+    "resourcegroupstaggingapi/getResources:getResources": ("tag:GetResources",),
 }
 
 

@@ -20,6 +20,8 @@ from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, user_data
 from components.after import after
+from components.aws import bought_blocks
+from components.aws.bought_blocks import OFFERING_TAG
 from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3, stack_tags
 from components.aws.tagged_machines import RIGHT, tagged
 from components.engine_state import this_stack
@@ -105,19 +107,22 @@ class Pool(pulumi.ComponentResource):
             f"{self._name}-block",
             capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
-            tags=self._wanted.named(self._key),
-            # Another offering must not cause a second purchase (but a renamed queue or entry causes one), and a paid block must
-            # outlive the stack.
+            tags=self._wanted.named(self._key) | {OFFERING_TAG: bought.offering},
+            # Another offering must not cause a second purchase, and a paid block must outlive the stack.
             opts=pulumi.ResourceOptions(
-                parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
+                parent=self,
+                ignore_changes=["capacityBlockOfferingId", "instancePlatform", f'tags["{OFFERING_TAG}"]'],
+                retain_on_delete=True,
+                hooks=bought_blocks.never_twice(
+                    f"{self._name}-block", f"{self._path}.purchase", bought.offering, preflight=self._wanted.preflight
+                ),
             ),
         )
         # A destroy drops the block from the state, but the offering is still in the stack file.
         block.id.apply(
             lambda its: pulumi.log.warn(
                 f"{self._path}.purchase.confirm is still {bought.confirm}: Capacity Block {its} of this offering is bought and "
-                "outlives the stack. After a destroy, set reservation to the id of this block and remove offering and confirm; "
-                "otherwise another block is bought.",
+                "outlives the stack. After a destroy, set reservation to the id of this block and remove offering and confirm.",
                 self,
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rehearsal.aws import iam, network_lookups, offers, parameters, reserved
+from rehearsal.aws import iam, network_lookups, offers, parameters, reserved, tagged_resources
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
 from rehearsal.aws.kinds import EIP, INSTANCE, PROFILE, by_name
@@ -146,4 +146,5 @@ LOOKUPS: Mapping[str, Lookup] = {
     "aws:cloudcontrol/getResource:getResource": reserved.resource,
     "aws:ec2/getCapacityBlockReservation:getCapacityBlockReservation": reserved.block,
     "aws:ec2/getCapacityBlockOffering:getCapacityBlockOffering": reserved.offer,
+    "aws:resourcegroupstaggingapi/getResources:getResources": tagged_resources.resources,
 }

@@ -9,7 +9,6 @@ import json
 import re
 from typing import Any
 
-import grpc
 import pulumi
 import pytest
 import yaml
@@ -32,6 +31,7 @@ from aws_program import (
     storage,
 )
 from conftest import HOST_KEY, KEY
+from failed_invoke import FailedInvoke
 
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.launch.protocol import Node as RunnerNode
@@ -679,7 +679,7 @@ def test_a_scheduler_may_start_and_terminate_only_machines_of_its_cluster():
     assert by_action['["ec2:RunInstances", "resource-groups:ListGroupResources"]']["Resource"] == [GROUP]
     assert all(one["Resource"] != "*" or one["Action"].startswith("ec2:Describe") for one in policy(found))
     assert ":*:" not in json.dumps(policy(found)), "no ARN covers all accounts or all regions"
-    called = set(re.findall(r'_call\(\s*"(\w+)"', (ROOT / "scheduler" / "elastic" / "aws.py").read_text()))
+    called = set(re.findall(r'_(?:call|about)\(\s*"(\w+)"', (ROOT / "scheduler" / "elastic" / "aws.py").read_text()))
     actions = [one["Action"] for one in policy(found)]
     granted = {name for its in actions for name in ([its] if isinstance(its, str) else its)} - {"ec2:CreateTags"}
     for_blocks = {"ec2:DescribeCapacityReservations"}
@@ -1096,15 +1096,10 @@ def test_unless_the_rule_is_suppressed_a_stack_that_breaks_a_rule_is_refused_bef
 # The account
 
 
-class Refused(grpc.RpcError):
-    """The engine's error for an invoke that failed."""
+class Refused(FailedInvoke):
+    """The engine's error for a resource that does not exist."""
 
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNKNOWN
-
-    def details(self) -> str:
-        words = self.args[0] if self.args else "ResourceNotFoundException"
-        return f"invocation of aws:cloudcontrol/getResource:getResource returned an error: {words}"
+    words = "ResourceNotFoundException"
 
 
 def controlled(**by_kind: dict[str, Any]) -> dict[str, Any]:
@@ -1227,29 +1222,25 @@ def test_ranks_get_only_variables_that_the_ofi_plugin_does_not_set_itself():
 class Nothing(Refused):
     """The engine's error for something that the provider does not find."""
 
-    def details(self) -> str:
-        return "invocation of aws:x returned an error: reading EC2 Subnet: no matching EC2 Subnet found"
+    words = "reading EC2 Subnet: no matching EC2 Subnet found"
 
 
 class Unassociated(Refused):
     """The engine's error for a subnet that no route table is associated with."""
 
-    def details(self) -> str:
-        return "invocation of aws:x returned an error: query returned no results. Please change your search criteria"
+    words = "query returned no results. Please change your search criteria"
 
 
 class Throttled(Refused):
     """The engine's error for a look-up that the account throttles."""
 
-    def details(self) -> str:
-        return "invocation of aws:index/getRegion:getRegion returned an error: api error Throttling: Rate exceeded"
+    words = "api error Throttling: Rate exceeded"
 
 
 class Denied(Refused):
     """The engine's error for a look-up that the caller has no permission for."""
 
-    def details(self) -> str:
-        return "invocation of aws:x returned an error: api error UnauthorizedOperation: You are not authorized to perform this"
+    words = "api error UnauthorizedOperation: You are not authorized to perform this"
 
 
 @pytest.mark.parametrize(
@@ -1283,8 +1274,7 @@ def test_the_error_of_a_failed_look_up_on_aws_names_the_needed_permission_and_th
 class Unheard(Refused):
     """The engine's error for a quota that the service does not know."""
 
-    def details(self) -> str:
-        return "invocation of aws:x returned an error: api error NoSuchResourceException: no quota of that name"
+    words = "api error NoSuchResourceException: no quota of that name"
 
 
 def test_a_quota_that_the_service_does_not_know_causes_only_a_warning(monkeypatch):

@@ -6,10 +6,10 @@ import base64
 import json
 from typing import Any
 
-import grpc
 import pulumi
 import pytest
 from dev_stack import LINES
+from failed_invoke import FailedInvoke
 from oci_account import ELSEWHERE, HERE, IMAGE, OWN, POOL, PRIVATE, PUBLIC, SHAPE, account, asking, network_of
 from parsed_stack import GIVEN
 
@@ -321,24 +321,19 @@ def test_an_image_in_object_storage_is_imported_once_for_the_shapes_of_its_pools
     assert told.startswith("oci.pools[0].image is ol9-nv580, which the first update imports into the compartment")
 
 
-class Refused(grpc.RpcError):
-    """The engine's error for an invoke that failed."""
+class Refused(FailedInvoke):
+    """The engine's error for an image that the account does not have or the caller may not see."""
 
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNKNOWN
-
-    def details(self) -> str:
-        return "invocation of oci:Core/getImage:getImage returned an error: 404-NotAuthorizedOrNotFound"
+    words = "404-NotAuthorizedOrNotFound"
 
 
 class Denied(Refused):
     """The engine's error for an invoke without valid credentials."""
 
-    def details(self) -> str:
-        return (
-            "invocation of oci:Core/x:x returned an error: 401-NotAuthenticated, The required information to complete "
-            "authentication was not provided or was incorrect.\nOPC request ID: 8c40404d/11"
-        )
+    words = (
+        "401-NotAuthenticated, The required information to complete authentication was not provided or was incorrect.\n"
+        "OPC request ID: 8c40404d/11"
+    )
 
 
 EMPTY_LISTS = {

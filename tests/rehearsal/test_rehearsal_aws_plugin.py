@@ -61,6 +61,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getServiceQuota": {"serviceCode": "ec2", "quotaName": "Running On-Demand P instances"},
     "getResource": {"typeName": "AWS::EC2::CapacityReservation", "identifier": account.POOLED[0]},
     "getCapacityBlockReservation": {"id": "cr-0bbbbbbbbbbbbbbb1"},
+    "getResources": {"tagFilters": [{"key": "Name", "values": ["x"]}], "resourceTypeFilters": ["ec2:capacity-reservation"]},
     "getCapacityBlockOffering": {"instanceType": "p5.48xlarge", "instanceCount": 2, "capacityDurationHours": 24},
 }
 
@@ -185,6 +186,7 @@ def test_an_offered_capacity_block_can_be_bought_and_an_instance_can_be_launched
         "block",
         capacityBlockOfferingId=offer["capacityBlockOfferingId"],
         instancePlatform="Linux/UNIX",
+        tags={"Name": "x"},
     )
     assert (block.computed["instanceType"], block.computed["instanceCount"]) == ("p5.48xlarge", 2)
     into = {"capacityReservationSpecification": {"capacityReservationTarget": {"capacityReservationId": block.id}}}
@@ -192,6 +194,13 @@ def test_an_offered_capacity_block_can_be_bought_and_an_instance_can_be_launched
     made = stack.make("LaunchTemplate", "template", **bare, **into, instanceMarketOptions={"marketType": "capacity-block"})
     stack.make("Instance", "one", launchTemplate={"id": made.id, "version": "1"})
     assert asked(stack, "getCapacityBlockReservation", id=block.id)["instanceCount"] == 2
+    (found,) = asked(stack, "getResources")["resourceTagMappingLists"]
+    assert (found["resourceArn"].rpartition("/")[2], found["tags"]) == (block.id, {"Name": "x"})
+    for missed in ({"tagFilters": [{"key": "Name", "values": ["y"]}]}, {"resourceTypeFilters": ["ec2:instance"]}):
+        assert asked(stack, "getResources", **missed)["resourceTagMappingLists"] == []
+    assert asked(stack, "getResources", tagFilters=[{"key": "Name"}])["resourceTagMappingLists"] == [found]
+    with pytest.raises(ServiceError, match="finds resources by tags and types"):
+        asked(stack, "getResources", resourceArnLists=["arn"])
 
 
 def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> None:
