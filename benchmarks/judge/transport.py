@@ -78,6 +78,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         if node not in unread
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
+    # In a broadcast, some nodes send nothing, but not all of them.
+    if not least and read_nodes == len(counted) == nodes and not any(value for by in counted.values() for value in by.values()):
+        reasons = [f"no node sent a byte over its {what}"]
     # A wrong path matters more than missing GPUDirect RDMA, so the latter is reported only if the path is right.
     reasons = reasons or list(direct.wrong)
     if (read_nodes < nodes or not counted) and not reasons:
@@ -150,6 +153,8 @@ def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
         return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
         return 2 * (nodes - 1) / nodes
+    if name == "sendrecv":  # the last rank of each node sends its message to the next node
+        return 1.0
     # In broadcast and the other collectives that are not named here, the least busy node may send nothing at all.
     return (nodes - 1) / nodes if name in {"all_gather", "reduce_scatter", "alltoall", "hypercube"} else 0.0
 
@@ -190,7 +195,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
     for by in sent.values():
         for name, value in by.items():
             totals[name] = totals.get(name, 0) + (_number(value) or 0)
-    if not totals or max(totals.values()) < _ENOUGH * least:
+    if not any(totals.values()) or max(totals.values()) < _ENOUGH * least:
         return Check("transport", SKIPPED, ("no interface's counters, summed over all nodes, reach what one node had to send",))
     busiest = max(totals, key=lambda name: totals[name])
     return Check("transport", PASS, (f"no fabric is configured for this shape; {busiest} carried {_gb(totals[busiest])}",))

@@ -215,6 +215,26 @@ def test_on_machines_without_rails_some_interface_must_have_counted_the_bytes(se
     assert transport.judge(too_few, asked, rehearsed=False).state == "skipped"
 
 
+@pytest.mark.parametrize(("name", "why"), [
+    ("sendrecv", "inst-0: its rails (mlx5_0) sent 0 GB of the"),
+    ("broadcast", "no node sent a byte over its rails"),
+])  # fmt: skip
+def test_rails_that_sent_nothing_are_short_even_if_no_other_step_and_no_collective_uses_all_nodes(name, why):
+    one_rail = dataclasses.replace(GPU4.rdma, hca=("mlx5_0",), el7_netdevs=(), ports=1)
+    alone = dataclasses.replace(GPU4, gpus=1, rdma=one_rail)
+    asked = Asked(a_plan(collectives=(name,)), alone, 2)
+    sent = {f"inst-{at}": {"mlx5_0": 0, "eth0": 10**12} for at in range(2)}
+    found = transport.judge({"transport": {"tx_bytes": sent}}, asked, rehearsed=False)
+    assert found.state == "short"
+    assert found.why[0].startswith(why)
+    sent["inst-0"]["mlx5_0"] = sent["inst-1"]["mlx5_0"] = 10**12
+    used = transport.judge({"transport": {"tx_bytes": sent}}, asked, rehearsed=False)
+    assert used.why[0] == "NCCL did not log whether it used GPUDirect RDMA", "the bytes are enough"
+    anywhere = Asked(asked.plan, dataclasses.replace(alone, rdma=None), 2)
+    nothing = {name: {"eth0": 0} for name in sent}
+    assert transport.judge({"transport": {"tx_bytes": nothing}}, anywhere, rehearsed=False).state == "skipped"
+
+
 # Missing data is never a pass
 
 #: Parts of a line that a pass does not need: they are only shown, or their step's check reads other numbers.
