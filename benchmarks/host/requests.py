@@ -56,8 +56,8 @@ _BUILD_TIMEOUT_S = 1800
 _CONTAINER_TIMEOUT_S = 5400
 #: Daemons start in seconds; a node that cannot join the cluster reports the reason long before this timeout.
 _SCHEDULE_TIMEOUT_S = 180
-#: The strictest gate applies to messages of a certain size and to larger ones. A search's trial uses the plan's smallest size
-#: that is at least this many times as large. If the plan has no such size, the trial uses the plan's largest size.
+#: The strictest gate applies from a certain message size upwards. A search's trial uses the plan's smallest size that is at
+#: least this many times that message size. If the plan has no such size, the trial uses the plan's largest size.
 _SEARCH_SIZES = 2
 #: Time that the search Command may need beyond its budget: the last round, and waiting for another measurement to finish.
 _SEARCH_GRACE_S = 900

@@ -69,7 +69,7 @@ def most_above(scale: int) -> float:
 
 def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
     size, reached = run.rows[-1]["size_bytes"], busbw(run.rows[-1])
-    # The plan's size is looked up. The measured size may be smaller: nccl-tests rounds it down so that ranks get equal parts.
+    # The plan's size is looked up. The measured size may be smaller: nccl-tests rounds the plan's size down to get equal parts.
     share = fraction(asked.plan.sizes_of(run.name)[-1], FLOOR, scale)
     bound = ceiling.bound_gb_s(run.name, asked.shape, asked.nodes, scale)
     if bound is None or share is None or _is_one_rehearsed_node(asked, scale):

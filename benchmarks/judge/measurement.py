@@ -180,7 +180,7 @@ def steps(line: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def are_numbers(found: Any) -> bool:
-    """Return whether `found` is a list of numbers, or None."""
+    """Tell whether `found` is None or a list of numbers."""
     return found is None or (isinstance(found, list) and all(is_number(one) for one in found))
 
 

@@ -30,7 +30,7 @@ def _damage(line: dict[str, Any]) -> tuple[str, bool]:
     if not isinstance(line.get("needed"), bool):
         return str(why or "the search's line does not say whether a search was needed"), bool(why)
     if line["needed"] and not why and not isinstance(line.get("complete"), bool):
-        return "the search's line does not say whether the search ended by itself", False
+        return "the search's line does not say whether the search is complete", False
     return "", False
 
 

@@ -1,6 +1,6 @@
 """Finds which path the bytes took: compares byte counters with the minimum that the algorithm must have moved.
 
-This detects a fallback to TCP or unused rails even if the bandwidth is high enough. NCCL's log must not contradict the
+This detects unused rails, or a fallback to TCP, even if the bandwidth is high enough. NCCL's log must not contradict the
 counters: it must name no other path and, if NCCL needs a network plugin, name the plugin (`benchmarks.judge.libfabric`).
 """
 
@@ -155,7 +155,7 @@ def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
         return 2 * (nodes - 1) / nodes
     if name == "sendrecv":  # the last rank of each node sends its message to the next node
         return 1.0
-    # In broadcast and the other collectives that are not named here, the least busy node may send nothing at all.
+    # In broadcast, reduce, gather and scatter, a node may send nothing at all.
     return (nodes - 1) / nodes if name in {"all_gather", "reduce_scatter", "alltoall", "hypercube"} else 0.0
 
 

@@ -195,7 +195,7 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge the run on one machine for which NCCL chose the algorithm.
+    """On one machine, judge the run in which NCCL chose the algorithm.
 
     NVLink switches may reduce in this run, but never in a ring.
     """

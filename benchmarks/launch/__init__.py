@@ -1,4 +1,4 @@
-"""Launchers, which turn a description of ranks into a command, and the types of requests and of the runner's lines.
+"""The types of requests and of the runner's lines, and the launchers, which turn a description of ranks into a command.
 
 Python 3.6, standard library only.
 """

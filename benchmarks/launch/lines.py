@@ -151,8 +151,8 @@ class RailLine(NamedTuple):
 
     Attributes:
         node, peer: the sender and the receiver.
-        reached: `rdma` if rping reached the peer, `address` if only a TCP connection over the rail's interface did, `link` if
-            only ib_write_bw did; None if none of the three did.
+        reached: `rdma` if rping reached the peer. If rping could not be tried: `address` if a TCP connection over the rail's
+            interface reached the peer, or else `link` if ib_write_bw did. None if the rail counts as not reached.
         gbit_s: average payload rate that ib_write_bw reached, in Gbit/s.
         line_gbit_s: rate that the port reports.
         why: why the rail was not reached or not measured; None if the rail was reached and measured.
@@ -260,7 +260,7 @@ class SearchLine(NamedTuple):
 
     Attributes:
         needed: whether a cause was searched for; if not, the fields of the search are absent.
-        complete: whether nothing was left to try within the budget and the limit of rounds.
+        complete: whether the search tried all that it needed before the budget or the limit of rounds stopped it.
         failed: why the search ended early.
         pairs: [node index, node index, busbw_gb_s] of each trial of a pair over all rails.
     """

@@ -38,10 +38,11 @@ class Image(NamedTuple):
     """The image that ranks run in.
 
     Attributes:
-        uri: the image's reference: for containerd without a scheme, otherwise in enroot's form; empty if `path` names a file.
+        uri: the image's reference, for containerd in the form without a scheme, for the other runtimes in enroot's form. Empty
+            if `path` names a file.
         path: the image's file on the nodes; empty if `uri` is set.
         sha256: sha256 that the file must have; empty if it is not pinned.
-        shared: folder that all nodes share, for the imported image's file; if empty, the file is copied to every node.
+        shared: folder that all nodes share, for the imported image's file; without it, the file is copied to every node.
         homes: globs for the folders of MPI, CUDA and NCCL in the image, by variable, such as MPI_HOME.
         runtime: the program that runs the image: enroot, containerd or pyxis.
     """
@@ -275,7 +276,7 @@ class Search(NamedTuple):
     """Measure again what was short, then search for the cause within the budget.
 
     Attributes:
-        budget_s: after this time no round of trials begins; the last round may take up to 300 s longer.
+        budget_s: after this time no round of trials begins; the last round may end up to 300 s after this time.
         again: the request of the retest; None if nothing is measured again.
         trials: how trials run; None if no cause needs to be found.
     """

@@ -1,6 +1,7 @@
 """Starts ranks with mpirun through a program that replaces ssh: `kubectl exec` into pods, or `srun` within a Slurm job.
 
-That program takes ssh's arguments, an address and a command, as in MPI Operator's first version, so no machine needs sshd.
+That program takes the same arguments as ssh (an address and a command), so no machine needs sshd. MPI Operator's first version
+did the same.
 """
 
 from typing import List, Sequence

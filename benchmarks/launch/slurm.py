@@ -1,6 +1,6 @@
 """Starts ranks in a Slurm job: `salloc` waits for nodes, on which mpirun starts its daemons through Slurm instead of SSH.
 
-`sbatch` cannot be used: it writes a job's output on the job's first node, which may not be the head node, but the runner must
+`sbatch` cannot be used: it writes a job's output on the job's first node, which need not be the head node, but the runner must
 read each line as it is printed. Slurm runs jobs of `salloc` and of `sbatch` alike.
 """
 
@@ -26,7 +26,7 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
     # One rank per GPU, even on nodes with fewer processors than GPUs; `--ntasks-per-node` would refuse more ranks than
     # processors.
     words += ["--ntasks", str(len(used) * per_node), "--overcommit", "--gres", f"gpu:{per_node}"]
-    # With this option, Slurm also kills mpirun if it ends the job because a node died.
+    # With this option, Slurm also kills mpirun when Slurm ends the job because a node died.
     words += ["--kill-command"]
     kept = {name: value for name, value in launch.mca.items() if not name.startswith("plm_rsh_")}
     return words + mpirun.command(launch._replace(mca=dict(kept, plm="slurm")), known, placed)

@@ -191,7 +191,7 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
 def predicted_gb_s(shape: Shape, nodes: int, name: str = "all_reduce") -> float | None:
     """Return the predicted busbw in GB/s of a healthy run of large messages on real hardware; None if no ceiling is known.
 
-    The result is also None on one node for tests whose GPUs send directly to each other: no such results are published.
+    The result is also None on one node for tests whose GPUs send directly to each other: the one-node fractions are for a ring.
     """
     if nodes == 1 and name in _DIRECT:
         return None

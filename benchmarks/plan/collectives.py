@@ -62,7 +62,7 @@ def _ring(_ranks: int, _gpus: int) -> float:
 
 
 def _pairwise(ranks: int, gpus: int) -> float:
-    """Each GPU of a node sends a share to every rank on other nodes: gpus x (ranks - gpus) / ranks of the message."""
+    """A node's GPUs each send a share to every rank on other nodes, together gpus x (ranks - gpus) / ranks of a message."""
     return (ranks - 1) / (gpus * (ranks - gpus))
 
 

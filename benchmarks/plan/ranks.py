@@ -89,7 +89,7 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
     if algorithm(shape, nodes, own):
         variables["NCCL_ALGO"] = algorithm(shape, nodes, own)
     if not place.start:  # a container does not have the node's folders
-        # The tests were linked against the libraries in these folders, and the node's loader may not search the folders.
+        # The tests were linked against the libraries in these folders, and the node's loader might not search the folders.
         built = place.built
         libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])

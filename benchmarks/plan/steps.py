@@ -125,7 +125,10 @@ def _looks(plan: Measure, name: str, count: int) -> list[Step]:
 
 
 def may_reduce_inside(shape: Shape, plan: Measure) -> bool:
-    """Tell whether a machine's NVLink switch may reduce the plan's all-reduce: on full boards, unless the plan prevents it."""
+    """Tell whether NVLink switches may reduce the plan's all-reduce on one machine.
+
+    The machine must be a full board or a node of a rack that NVLink joins, and the plan must not prevent the reduction.
+    """
     off = plan.exports.get("NCCL_NVLS_ENABLE") == "0" or "NCCL_ALGO" in plan.exports
     whole = shape.gpus == _BOARD or (gpus.spans_nodes(shape.gpu) and shape.gpus > 1)
     able = (shape.nvlink_generation or 0) >= _REDUCING and whole

@@ -256,10 +256,10 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
 
 
 def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[str, str]) -> Limit | None:
-    """Return the limit that earlier passes set for a run with `versions` and `plan`; None if fewer than `NEEDED` count.
+    """Return the limit that earlier passes set for a run with `versions` and `plan`; None if there are too few.
 
-    Passes with the same versions and plan count. If there are too few of them, every pass counts that has the same plan or that
-    names no plan; otherwise each upgrade would hide earlier decay.
+    At least `NEEDED` passes must count. First, only passes with the same versions and the same plan count. If there are too few
+    of them, every pass counts that has the same plan or that names no plan; otherwise each upgrade would hide earlier decay.
     """
     passed = [one for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     passed = [one for one in passed if not one.plan or one.plan == plan]
@@ -312,7 +312,7 @@ def changes(previous: Record | None, current: Record) -> tuple[str, ...]:
         found.append(f"{name} went from {old} to {new} {since}")
     if previous.plan:
         for name, old, new in _differences(previous.plan, current.plan):
-            found.append(f"{name} of the plan went from {old} to {new} {since}: the numbers of the two runs are not compared")
+            found.append(f"{name} of the plan went from {old} to {new} {since}: the previous run sets no limit for this run")
     return tuple(found)
 
 

@@ -250,7 +250,7 @@ def test_changes_show_verdict_busbw_latency_and_every_version():
 
 def test_a_changed_plan_is_reported_with_the_setting_that_differs():
     assert changes(made(1), made(2, plan=PLAN | {"iterations": "5"})) == (
-        "iterations of the plan went from 20 to 5 since 2025-11-01T04:49:00Z: the numbers of the two runs are not compared",
+        "iterations of the plan went from 20 to 5 since 2025-11-01T04:49:00Z: the previous run sets no limit for this run",
     )
     assert changes(made(1, plan={}), made(2)) == ()
 
