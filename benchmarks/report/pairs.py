@@ -1,4 +1,4 @@
-"""The matrix of pairs: what each pair reached, which pairs were not measured, and which pairs are to blame."""
+"""The matrix of pairs: what each pair reached, which pairs were not measured, and which pairs contain a culprit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
 #: Without an all_reduce gate, a pair is red if its busbw is below this share of a healthy pair's busbw.
 _OF_HEALTHY = 0.9
-#: Names would overlap with more nodes than the first number, and numbers in the matrix with more nodes than the second.
+#: If there are more nodes than the first number, names would overlap; if there are more than the second, numbers in the matrix
+#: would overlap.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
 
 
@@ -29,7 +30,7 @@ class Pairs:
 
     Attributes:
         names: host names, in the order of rows and columns.
-        measured: all_reduce busbw (GB/s) by pair of indices, lower first; 0.0 for a pair without a number.
+        measured: all_reduce busbw (GB/s) by pair of node indices, the lower index first; 0.0 for a pair without a number.
         ceiling_gb_s: upper end of the colour scale: the ceiling of all_reduce, or what a healthy pair reaches if that ceiling
             is not known.
         limit_gb_s: a pair with a lower busbw is red.

@@ -12,13 +12,14 @@ from matplotlib.ticker import LogLocator
 
 mpl.use("Agg")  # no display is needed
 
-#: The deciding collective stands out; the other collectives use the palette of Okabe and Ito, whose colours people with any
-#: colour vision can tell apart.
+#: The deciding collective stands out. The first five other collectives have colours of Okabe and Ito, which people with any
+#: colour vision can tell apart; more collectives have other colours.
 _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"
 _WIDTH_IN, _HEIGHT_IN, _DPI = 9.6, 7.6, 110
-#: The busbw axis ends at this multiple of the ceiling: a rehearsal's bursts would otherwise flatten everything else.
+#: The busbw axis ends at this multiple of the ceiling, or higher if the gate or a number of the deciding collective needs more
+#: room. Without this end, a rehearsal's bursts would flatten everything else.
 _HEADROOM = 1.2
 STYLE: Any = {
     "font.size": 10,
@@ -33,8 +34,8 @@ STYLE: Any = {
 def curves(outputs: dict[str, Any], past: dict[str, Any] | None = None) -> Figure:
     """Return busbw (GB/s) and time (us) over message size for every collective.
 
-    The figure also has ceiling, gate, prediction (not in a rehearsal) and, in grey, the last run. The busbw axis ends above the
-    ceiling; a triangle at the axis's upper end marks a higher number.
+    The figure also has ceiling, gate, prediction (not in a rehearsal) and, in grey, the previous run. The busbw axis ends above
+    the ceiling; a triangle at the axis's upper end marks a higher number.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")

@@ -4,7 +4,7 @@
 
 This command writes into FOLDER: `report.html`; `busbw.png`, if a size was measured; `pairs.png`, if pairs were measured.
 OUTPUTS.json is what `pulumi stack output --json` prints; these outputs do not contain the stack's name, so neither does the
-page.
+page. LAST.json is the record of an earlier run, whose curve is drawn, too.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     ask            `run` for Pulumi, which keeps the printed line: a refusal is also printed as a JSON line
     submit         `run` without waiting
     wait RUN_ID    wait for a request that was submitted, print its line
-    plan           print the exact commands of the request on standard input and start nothing
+    plan           read a request from standard input, print its exact commands, start nothing
     worker FOLDER  do the work of the request in FOLDER; `run`, `ask` and `submit` start this command, detached
     entry FILE     test new machines in pairs, before they become nodes: standard input lists them, the document FILE says how
     job FILE       build and measure in the Slurm job that runs this command, as the document FILE describes

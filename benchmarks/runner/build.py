@@ -1,7 +1,7 @@
 """Builds nccl-tests once on the head node, and copies the binaries to every node, which checks their checksums.
 
-The source archive must have the sha256 that the request gives. If ranks run in a container, the build also runs in the
-container, against the container's libraries.
+The source archive must have the sha256 that the request gives. If ranks run in a container, the build runs inside the
+container and uses the container's libraries.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Runs a child process with a time limit; stops its whole process group at the limit or when the reader stops."""
+"""Runs a child process with a time limit; stops its whole process group at the limit or when the caller stops reading."""
 
 import contextlib
 import ctypes
@@ -70,7 +70,7 @@ def bounded(
     before_end: Callable[[], None] = lambda: None,
     **options: Any,
 ) -> Iterator[Bounded]:
-    """Run the command `argv` in its own process group, with standard error on standard output; stop the command at the end.
+    """Run `argv` in its own process group, with standard error on standard output; stop the command when the context ends.
 
     The command is stopped after `timeout_s`, or when it has printed nothing for `silence_s`; `before_end` is called first. If
     this process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement.

@@ -288,13 +288,13 @@ def libraries(homes: Dict[str, str]) -> str:
 def _conf(homes: Dict[str, str]) -> str:
     """Return enroot's configuration: which variables enter the container, the mounts, and a start without the entry point."""
     mounts = [*_SHARED_FOLDERS, jobs.root()]
-    return """# How a command runs in the container: with the variables that MPI and NCCL read, and no others.
+    return """# How a command runs in the container: of the node's variables, it gets only those that MPI and NCCL read.
 environ() {{
   for name in $(compgen -e); do
     case $name in {passed}) printf '%s=%s\\n' "$name" "${{!name}}" ;; esac
   done
   printf '%s\\n' HOME={home} NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-  # Each rank of a node is in its own user namespace, so no rank may read another rank's memory.
+  # Each rank of a node is in its own user namespace, so no rank can read another rank's memory.
   echo OMPI_MCA_btl_vader_single_copy_mechanism=none
 }}
 mounts() {{

@@ -20,7 +20,7 @@ from benchmarks.runner.refusal import Refusal
 
 #: Environment variable that passes the token and the machines to this program when the program restarts itself.
 _GIVEN = "BUSBAR_ENTRY_TEST"
-#: Number of partners that each machine is tested with, if there are enough machines.
+#: Smallest number of partners that each machine must be tested with, if there are enough machines.
 _PARTNERS = 2
 #: Factor for message sizes in a rehearsal. A rehearsal's scale is not a power of two: at scale 4000, a message of 1 MiB
 #: represents 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB. `benchmarks.plan.fractions` has the same factor.

@@ -40,7 +40,8 @@ _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
 #: A refusal lists at most this many items: processes that already use GPUs, or nodes with changed programs.
 _NAMED = 8
-#: The line has at most this many problems of a run, each with at most this many characters; the transcript has all problems.
+#: The line has at most this many problems of a run, each with at most this many characters; the evidence has the complete
+#: output, in which all problems can be found.
 _PROBLEMS, _SENTENCE = 20, 300
 #: Used in place of the transcript of a deciding step that returned nothing.
 _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
@@ -139,7 +140,7 @@ def _counted_again(
 ) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Take inventory again after the rails were tried: bytes of ib_write_bw must not count as bytes of the collectives.
 
-    Errors of ports count from the first inventory, because they also matter while the rails were tried.
+    Errors of ports count from the first inventory, because errors that occurred while the rails were tried matter, too.
     """
     again, asked_at = inventories(nodes, shlex.quote(request.logs))
     for old, new in zip(first, again):

@@ -26,7 +26,7 @@ measured() { # WHAT RANKS COMMAND...
 
 
 class Run(NamedTuple):
-    """One run of the script: what the run measures, its number of ranks, its command, and its environment variables."""
+    """One measurement that the script makes: what it measures, its number of ranks, its command, and its environment."""
 
     what: str
     ranks: int

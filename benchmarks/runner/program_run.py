@@ -1,7 +1,7 @@
 """Runs one test program with a time limit, then reads the program's rows and compares its printed text with its JSON file.
 
-The JSON file contains a rank's complete environment, so it is deleted as soon as it has been read. The evidence keeps the
-file's other fields.
+The JSON file contains a rank's complete environment, so it is deleted as soon as it has been read. The evidence keeps those
+fields of the file that `benchmarks.runner.evidence` lists.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ _FETCH_TIMEOUT_S = 60
 _UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts the wrong values in its rows, prints this line, and exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
-#: From this exit status on, a signal killed the program. A run that only counted wrong values exits with a lower status, which
-#: nccl-tests itself sets (testNumResults, 7 in version 2.19.6).
+#: If the exit status is at least this, a signal killed the program. A run that only counted wrong values exits with a lower
+#: status, which nccl-tests itself sets (testNumResults, 7 in version 2.19.6).
 _SIGNALLED = 128
 #: Words in the line that most likely has the cause of a failure. nccl-tests writes "Test CUDA failure"; Open MPI writes the
 #: other words. Only Open MPI reports a rank that was killed: "mpirun noticed that process rank 5 with PID 812 on node gpu-2

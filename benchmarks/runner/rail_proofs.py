@@ -152,7 +152,8 @@ def _plan(own: Optional[Dict[str, Any]], far: Optional[Dict[str, Any]], proofs: 
         "write": not why,
         "seconds": proofs.seconds,
         "unmeasured": why,
-        # Programs are missing, or no program can use the devices. A device that is missing or unusable counts as tried.
+        # A rail without addresses is untried if ib_write_bw is missing, or if both ends are EFA devices, which ib_write_bw
+        # cannot use. A device that is missing, or unusable for another reason, counts as tried.
         "untried": bool(why) and not addressed and len(ends) == 2 and (not unusable or all(end["efa"] for end in ends)),  # noqa: PLR2004
     }
 

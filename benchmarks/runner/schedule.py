@@ -111,7 +111,7 @@ def together(nodes: List[Node], found: List[Facts]) -> List[str]:
         for user, key in (("the login user", "uid"), ("slurm", "slurm_uid")):
             if its[key] != first[key]:
                 problems.append(
-                    f"{user} has number {its[key]} on {node.name} and {first[key]} on {nodes[0].name}; they must be equal"
+                    f"{user} has user id {its[key]} on {node.name} and {first[key]} on {nodes[0].name}; they must be equal"
                 )
         if its["hostname"] in seen:
             problems.append("{} and {} both call themselves {}".format(seen[its["hostname"]], node.name, its["hostname"]))

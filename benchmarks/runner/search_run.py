@@ -59,7 +59,7 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
 def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Search without taking the measurement lock, on nodes that nothing else can use.
 
-    If all nodes share a file system, the lock is a file there, and taking the lock would stop runs on other nodes.
+    If all nodes share a file system, the lock is a file there, and taking the lock would make runs on other nodes wait.
     """
     try:
         return _fitting(_search(request, trials, None, here, say))
@@ -128,7 +128,7 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
 
 
 def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Shorten the list of pairs until the line fits its limit; the report's picture of the pairs and the entry test use it."""
+    """Shorten the list of pairs until the line fits its limit; the report's picture and the entry test use this list."""
     while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
         line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line
@@ -247,7 +247,7 @@ class _Launch:
         times = row.out_of_place_spread.rank_us if row and row.out_of_place_spread else ()
         last = together.members[-1]
         if row is None or len(times) < last.first + last.ranks:
-            lacks = "nccl-tests did not report a time for every rank, as versions from 2.19 on do"
+            lacks = "nccl-tests did not report a time for every rank; only versions from 2.19 on do so"
             why = run.problems[0] if run.problems else lacks
             raise _NoTimes(f"the run {name} succeeded but returned no numbers for its trials: {why}")
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}

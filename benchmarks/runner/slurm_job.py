@@ -151,7 +151,7 @@ def _show(line: Dict[str, object], deciding: str) -> None:
 
 
 def share(job: Job, line: Dict[str, object]) -> None:
-    """Copy the transcript to the folder that all machines share, as this node will be deleted; `line` gets the copy's path."""
+    """Copy the transcript to the folder that all machines share; this node will be deleted. `line` gets the copy's path."""
     evidence = line["evidence"]
     path = os.path.join(job.keep, os.path.basename(evidence["path"]))  # type: ignore[index]
     try:

@@ -40,7 +40,7 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def _ring_in_company(self) -> Optional[float]:
-        """Return the busbw of ring edges that are slow only in company, as a share of healthy busbw; None without such edges.
+        """Return the busbw (share of healthy) of ring edges that are slow only while many pairs run; None without such edges.
 
         With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at the
         same time.
@@ -56,7 +56,7 @@ class Reading(Rails):
         return set(nodes) <= {node for sample in self.company for node in sample.trial.nodes}
 
     def beyond_doubt(self) -> Tuple[int, ...]:
-        """Return the nodes that no culprit includes, in ring order."""
+        """Return the nodes that no culprit of `blames` includes, in ring order."""
         guilty = {node for one in self.blames for node in one.nodes}
         return tuple(node for node in range(self.nodes) if node not in guilty)
 

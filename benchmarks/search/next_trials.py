@@ -95,7 +95,7 @@ def unproven(reading: Reading) -> List[Trial]:
 
 
 def _may_flap(reading: Reading) -> List[int]:
-    """Return the ends of slow pairs that may be intermittently slow nodes."""
+    """Return the nodes that are in slow pairs and may themselves be intermittently slow."""
     ends = {node for pair in reading.open if pair not in reading.links for node in pair if node not in reading.blamed}
     return sorted(node for node in ends if reading.may_flap(reading.own(node)))
 
@@ -121,7 +121,7 @@ def single_rails(reading: Reading) -> List[Trial]:
     for pair in sorted(reading.links):
         if reading.is_undecided(reading.tables.get(pair, []), reading.is_away_at_times(pair)):
             asked.take(pair)
-    offset = len(reading.clean) // 2  # the middle comes first: to most nodes it is no neighbour, which may share a fault
+    offset = len(reading.clean) // 2  # the middle of the list comes first, because neighbours may share a fault
     for node, flapping in sorted(reading.blamed.items()):
         if reading.is_undecided(reading.tables_of(node), flapping):
             asked.take_with(node, reading.clean[offset:] + reading.clean[:offset])
@@ -136,8 +136,8 @@ def single_rails(reading: Reading) -> List[Trial]:
 def _asks_for_planes(reading: Reading) -> bool:
     """Tell whether one rail may be slow on all nodes.
 
-    That is possible in a cluster of two nodes, if all pairs are slow, if a rail of a good pair was slow, or if there is no
-    culprit and the ring of all nodes was not measured or is about as fast as its pairs.
+    That is possible if there are only two nodes, if all pairs are slow, if a rail of a good pair was slow, or if there is no
+    culprit. In this last case, the ring of all nodes must be unmeasured, or about as fast as its pairs.
     """
     stood_out = any(reading.standouts(table) for pair in reading.references() for table in reading.tables[pair])
     if reading.nodes == PAIR or reading.is_all_slow() or stood_out:

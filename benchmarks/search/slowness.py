@@ -14,7 +14,8 @@ from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of,
 #: pairs of a crowded round have run again, no more repeats are needed to decide whether the pairs share a link.
 _CLEARED, _TRIED_AGAIN = 2, 4
 #: A node is slow by itself if it is slow with at least this share of its partners.
-#: An island is slow by itself if at least this share of its trials in sparse rounds is slow.
+#: An island is a set of nodes that are fine with each other but slow with other nodes. It is slow by itself if at least this
+#: share of its trials in sparse rounds is slow.
 _MOSTLY = 0.75
 
 
@@ -94,8 +95,8 @@ class Slowness:
     def _slow_by_themselves(self, slow_rounds: List[List[Sample]]) -> Set[int]:
         """Return the nodes that are slow by themselves: they are slow in sparse rounds, and slow with most of their partners.
 
-        Slow trials in a crowded round do not count: in half of the rounds, all partners of a node may be on other leaf switches
-        than the node.
+        Slow trials in a crowded round do not count: in half of the rounds, a node's partner may be on another leaf switch than
+        the node.
         """
         suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
         in_doubt = {id(sample) for slow in slow_rounds for sample in slow}

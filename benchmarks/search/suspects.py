@@ -232,7 +232,7 @@ class Suspects(Slowness):
         return self.flaps(pair) or self.is_innocent(pair) or len(self.pairs[pair]) >= _MIXED_TRIALS
 
     def is_innocent(self, pair: Pair) -> bool:
-        """Tell whether a pair has been fine so often since it was slow that it has no fault of its own."""
+        """Tell whether a pair has been fine so often after its first slow trial that it has no fault of its own."""
         return self.evidence_since(pair) <= _INNOCENT
 
     def drop_of(self, pair: Pair) -> float:

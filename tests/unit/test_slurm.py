@@ -141,8 +141,8 @@ def test_a_slurm_configuration_that_busbar_wrote_may_be_replaced():
     ("change", "sentence"),
     [
         ({"version": "22.05.8"}, "gpu-b has Slurm 22.05.8, and gpu-a has 23.11.4"),
-        ({"uid": 1001}, "the login user has number 1001 on gpu-b and 1000 on gpu-a; they must be equal"),
-        ({"slurm_uid": 981}, "slurm has number 981 on gpu-b and 64030 on gpu-a; they must be equal"),
+        ({"uid": 1001}, "the login user has user id 1001 on gpu-b and 1000 on gpu-a; they must be equal"),
+        ({"slurm_uid": 981}, "slurm has user id 981 on gpu-b and 64030 on gpu-a; they must be equal"),
         ({"hostname": "a"}, "gpu-a and gpu-b both call themselves a"),
     ],
 )
