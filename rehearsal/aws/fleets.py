@@ -183,7 +183,8 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
         yield refused(
             _SPECIFICATION,
             "InvalidLaunchTemplate",
-            "A fleet uses reservations only by their group's ARN, but its template has a reservation id, as for RunInstances.",
+            "A fleet uses reservations only by their group's ARN, but its template has a reservation id, which only "
+            "RunInstances uses.",
         )
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")

@@ -18,7 +18,8 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
 
 #: Ubuntu release -> kernel of the AMI. Sources: AWS's release notes of "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu
 #: 22.04)", and AWS's release notes of the AMI for Ubuntu 24.04, dated 2026-10-08. FSx's repository for Ubuntu 22.04 (jammy) has
-#: no Lustre module for this AMI's kernel: in September 2026, the repository's newest module was for kernel 6.8.0-1063.
+#: no Lustre module for the kernel of the 22.04 AMI: in September 2026, the repository's newest module was for kernel
+#: 6.8.0-1063.
 _KERNELS = {"22.04": "6.8.0-1066-aws", "24.04": "7.0.0-1014-aws"}
 
 NAMES = tuple(_ROWS)

@@ -95,7 +95,7 @@ def _state(record: Record) -> str:
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
-    """Return the values of an instance with which filters are compared; `state` is the value for `instance-state-name`."""
+    """Return an instance's values that filters are compared with; `state` is the value for `instance-state-name`."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
@@ -112,7 +112,7 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
 
 
 class _Tagged(dict[str, Any]):
-    """The values of an instance with which filters are compared, by filter name.
+    """An instance's values that filters are compared with, by filter name.
 
     A filter for a tag that the instance lacks is accepted, but never matches.
     """

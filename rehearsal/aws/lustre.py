@@ -176,7 +176,7 @@ class Association(Kind):
         cloud.wait(self.seconds)
         there = self._folder(cloud, record)
         there.mkdir(parents=True, exist_ok=True)
-        there.chmod(0o777)  # the root folder of a new Lustre file system has the same mode
+        there.chmod(0o777)  # so that every user can write to the folder
         bucket, _, prefix = record.inputs["dataRepositoryPath"].removeprefix("s3://").partition("/")
         source = bucket_folder(cloud.world, bucket) / prefix
         if record.inputs.get("batchImportMetaDataOnCreate") and source.is_dir():

@@ -13,7 +13,8 @@ from rehearsal.host import hosts, storage
 from rehearsal.net import network, services, wires
 from rehearsal.world.world import World
 
-#: Folders of the world that the rehearsal itself creates; `clouds`, with the stand-in clouds' databases, is not listed.
+#: Folders of the world that `clear` removes with their contents. `clear` removes `clouds`, the folder of the stand-in clouds'
+#: databases, only if it is empty.
 OWN = (
     *("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "services"),
     *("authority", "engine", "identities", "locks"),

@@ -73,7 +73,7 @@ class Site:
         """Return the site that a file describes.
 
         Raises:
-            ValueError: the file is not JSON, or lacks something; the message gives the reason.
+            ValueError: the file is not JSON, or its contents are invalid; the message gives the reason.
             KeyError: there is no such shape.
         """
         try:
@@ -134,7 +134,7 @@ def start(world: World, file: Path) -> None:
         list(window.map(lambda spec: hosts.boot(world, spec), specs))
     if site.kubernetes and site.jump:
         for spec in specs:
-            _host_key(world, spec.id)  # sshd runs once there is a host key
+            _host_key(world, spec.id)  # returns when the host's sshd runs
         cluster.start(world, specs[-1], specs[:-1], site.jump, secondary_networks=site.secondary_networks)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:

@@ -55,7 +55,7 @@ PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 
 def mount(kind: str, source: str, target: Path | str, options: str = "") -> None:
-    """Mount a file system; `options` have the names that the program mount uses. An error ends the host.
+    """Mount a file system; `options` are written as for the command `mount`. After an error, the host does not start.
 
     The kernel is called directly, because starting a program for each of a host's 20 mounts takes longer than the mounts do.
     """

@@ -106,7 +106,7 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
 
 
 def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
-    """Return three words for each port whose counters counters.c updates: interface, counters' folder, kind of the counters.
+    """Return three words for each port that counters.c watches: the interface, the counters' folder, the kind of the counters.
 
     The folder is a path below /sys/class.
     """

@@ -114,7 +114,7 @@ def absent(one: Image) -> list[str]:
     """Return the paths of this machine's commands and development files that the image does not have."""
     gone = [name for name in FOREIGN if name not in (*one.commands, *one.real) and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
-    # The machine's programs of MPI with these names are only in the image's own MPI folder.
+    # MPI's programs are among these names, because an image has MPI's programs only in its own MPI folder.
     gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
     return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 

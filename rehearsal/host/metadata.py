@@ -1,4 +1,4 @@
-"""Starts the instance metadata service of a host, and defines the service's address; each cloud has its own program."""
+"""Starts the instance metadata service of a host, and defines the service's address; each cloud has its own service program."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _copy(source: Path, target: Path) -> None:
 def _once(kept: Path, make: Callable[[Path], object]) -> Path:
     """Return `kept`. If the file does not exist, let `make` create it.
 
-    The file gets another name first, because other processes may create the same file at the same time.
+    `make` writes the file under another name first, because other processes may create the same file at the same time.
     """
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def _once(kept: Path, make: Callable[[Path], object]) -> Path:
 
 
 def _compiler() -> str:
-    """Return what changes when the compiler is replaced."""
+    """Return a text that changes when the compiler is replaced."""
     return str(Path(shutil.which("gcc") or "gcc").stat().st_mtime_ns)
 
 

@@ -112,7 +112,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system with the data that its last server left; if a server is running, update only the record.
+    """Start a file system with the data that `put_away` kept, if any; if the server is running, update only the record.
 
     Raises:
         ValueError: the values are not valid for a file system.

@@ -1,4 +1,4 @@
-"""The server of one shared file system: listens on the file system's ports, and mounts the data in clients that ask for it.
+"""The server of one shared file system: listens on its ports, and mounts the data in clients that request a mount.
 
 `storage_server.py WORLD ID` is started in the file system's network namespace and in a mount namespace that receives the
 machine's later mounts. When the server ends, its mounts disappear, except the mounts in hosts.

@@ -1,4 +1,4 @@
-"""Package repositories on the rehearsed Internet, generated from the tables of packages for this machine's real apt-get."""
+"""Package repositories on the rehearsed Internet, for the machine's real apt-get; generated from the tables of packages."""
 
 from __future__ import annotations
 

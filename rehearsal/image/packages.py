@@ -91,8 +91,8 @@ def lustre_module(kernel: str) -> Package:
     return {"version": "2.15.6-1fsx34", "files": [("copy", f"/usr/lib/modules/{kernel}/updates/kernel/lustre.ko", "lnetctl")]}
 
 
-#: Kernels for which the rehearsed FSx repository of jammy has modules. In September 2026, 6.8.0-1063 was the last kernel for
-#: which the real repository had a module.
+#: Kernels for which the rehearsed FSx repository of jammy has modules. In September 2026, 6.8.0-1063 was the newest kernel
+#: for which the real repository had a module.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
 #: No source says for which kernels noble's repository has modules, so noble's rehearsed repository has no modules.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {

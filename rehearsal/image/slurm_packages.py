@@ -62,7 +62,7 @@ install -d /etc/slurm
 #: Files that hosts lack until a package installs them: Slurm's headers, and a link with the name under which Slurm loads PMIx.
 _HEADERS = [("link", "/usr/include/slurm", f"{_MACHINE}/include/slurm")]
 PMIX_FILES = [("link", f"/{PMIX}", "libpmix.so.2")]
-#: Versions of Debian's and Ubuntu's Slurm packages; `--version` prints the version of this machine's Slurm.
+#: Ubuntu release -> version of Ubuntu's Slurm packages. The programs' `--version` prints the version of this machine's Slurm.
 _SLURM_VERSIONS = {"22.04": "21.08.5-2ubuntu1", "24.04": "23.11.4-1.2ubuntu5"}
 
 

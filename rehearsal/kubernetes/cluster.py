@@ -150,7 +150,7 @@ def _images(world: World) -> list[Path]:
 
 
 def _vendors_images(world: World) -> list[Path]:
-    """Return images with the programs and files that the vendors' Dockerfiles name.
+    """Return the images of Multus and whereabouts, with the programs and files that the vendors' Dockerfiles name.
 
     The programs are built from the vendors' sources.
     """

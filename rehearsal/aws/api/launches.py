@@ -155,7 +155,7 @@ class Launches:
                 raise
 
     def end(self, record: Record) -> None:
-        """Begin to terminate an instance; if its host still boots, the termination waits until the end of the boot."""
+        """Begin to terminate an instance; if its host is still booting, the termination waits for the end of the boot."""
         with self._cloud.store.change() as database:
             database.records[record.id].private["ending"] = True
         threading.Thread(target=self._end, args=(record,), daemon=True).start()

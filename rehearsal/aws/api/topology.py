@@ -41,7 +41,7 @@ _NEAR = (2, 8)
 
 
 def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
-    """Return the answer to `call`; `records` are the instances that the call names; all of the region's if it names none.
+    """Return the answer to `call`; `records` are the instances that the call names, or the region's if the call names none.
 
     Raises:
         ServiceError: the request is invalid.

@@ -52,7 +52,7 @@ class Call:
         return CommandError(self.reason, grpc.StatusCode.DEADLINE_EXCEEDED if timed_out else grpc.StatusCode.CANCELLED)
 
     async def until_over(self, work: Awaitable[None]) -> bool:
-        """Wait for the work or for the end of the call; return whether the call has ended."""
+        """Wait for the work or for the early end of the call; return whether the call has ended early."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self.over.wait())
         await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
         for one in (task, end):

@@ -1,6 +1,7 @@
 """Open an SSH connection as the genuine plugin does: with keys, pinned host keys, an agent, a proxy, and the same retries.
 
-This module does not forward an agent, reads neither ssh configuration nor known_hosts, and never prompts.
+The genuine plugin is Pulumi's own command plugin. This module does not forward an agent, reads neither ssh configuration nor
+known_hosts, and never prompts.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ async def _direct(endpoint: Endpoint) -> asyncssh.SSHClientConnection:
 
 @asynccontextmanager
 async def dialled(call: Call, connection: Properties) -> AsyncIterator[asyncssh.SSHClientConnection]:
-    """Connect, through a proxy if one is configured, and disconnect at the end. Raises CommandError."""
+    """Connect, through a proxy if one is configured; disconnect at the end of the `async with` block. Raises CommandError."""
     endpoint = Endpoint.of(connection)
     if "proxy" not in connection:
         client = await _with_retry(call, "Dial", endpoint.limit, lambda: _direct(endpoint))

@@ -157,7 +157,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
                 return provider_pb2.CreateResponse(id=identifier, properties=write(inputs))
             written = await _run(call, shape, known.get("create"), known, {})
             return provider_pb2.CreateResponse(id=identifier, properties=write({**inputs, **written}))
-        raise AssertionError  # the call above has answered
+        raise AssertionError  # never reached: the block above returns, or answers with an error
 
     async def Read(  # noqa: N802
         self, request: provider_pb2.ReadRequest, context: grpc.aio.ServicerContext
@@ -189,7 +189,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             command = known.get("update", known.get("create"))
             written = await _run(call, shape, command, known, _strings(before))
             return provider_pb2.UpdateResponse(properties=write({**inputs, **written}))
-        raise AssertionError  # the call above has answered
+        raise AssertionError  # never reached: the block above returns, or answers with an error
 
     async def Delete(  # noqa: N802
         self, request: provider_pb2.DeleteRequest, context: grpc.aio.ServicerContext
@@ -217,7 +217,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         async with self._call(context) as call:
             stdout, stderr = await local.run(call, str(known["command"]), known, {})
             return provider_pb2.InvokeResponse(**{"return": write({**given, "stdout": stdout, "stderr": stderr})})
-        raise AssertionError  # the call above has answered
+        raise AssertionError  # never reached: the block above returns, or answers with an error
 
     async def Cancel(self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
         """End running calls early, except calls that already work on a remote machine, and end every later call at once."""
@@ -247,7 +247,7 @@ async def _copy(call: Call, known: Properties) -> None:
 
 
 async def _run(call: Call, shape: Shape, command: object, inputs: Properties, before: dict[str, str]) -> dict[str, str]:
-    """Run a command and return its outputs; without a command, return the outputs of the last run."""
+    """Run a command and return its outputs; without a command, return the previous outputs in `before`."""
     if command is None:
         return {"stdout": before.get("stdout", ""), "stderr": before.get("stderr", "")}
     if shape is shapes.LOCAL_COMMAND:

@@ -1,7 +1,7 @@
 """Checks the inputs that a program gives the command package's resources: types, defaults and secrets.
 
-Messages are the genuine plugin's, so that a program gets the same refusal from both plugins. Asset and archive globs of local
-commands are refused, because no rehearsed program uses them.
+Messages are those of Pulumi's own command plugin (the genuine plugin), so that a program gets the same refusal from both
+plugins. Asset and archive globs of local commands are refused, because no rehearsed program uses them.
 """
 
 from __future__ import annotations

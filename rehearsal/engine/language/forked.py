@@ -11,7 +11,7 @@ import socket
 import threading
 from pathlib import Path
 
-#: The variable that has the path of the server's socket.
+#: Environment variable with the path of the server's socket.
 SERVER = "REHEARSED_PROGRAMS"
 
 
@@ -35,7 +35,7 @@ class Forked:
         with self._lock:
             if self._status is None and select.select([self._server], [], [], 0)[0]:
                 said = self._server.recv(64)
-                self._status = int(said) if said else -signal.SIGKILL  # a server that ends kills its programs
+                self._status = int(said) if said else -signal.SIGKILL  # when the server ends, it kills its programs
             return self._status
 
     def wait(self) -> int:

@@ -103,7 +103,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def GetPluginInfo(  # noqa: N802
         self, request: empty_pb2.Empty, context: grpc.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Return the version of the SDK that this host supports."""
+        """Return the version of the installed SDK as the version of this host."""
         del request, context
         # importlib.metadata also has the version, but importing it takes a fifth of this program's start, and an engine starts
         # two hosts.
@@ -214,7 +214,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
 
 def _start(python: str, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes] | Forked:
-    """Start a program; if tests run a server of programs with this Python's packages, the server forks the program."""
+    """Start a program; if a program server with this Python's packages runs, as in tests, that server forks the program."""
     server = environment.pop(SERVER, "")
     if server and Path(python).parent.parent.resolve() == Path(sys.prefix).resolve():
         return Forked(server, python, argv, environment)

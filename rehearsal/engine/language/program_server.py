@@ -140,7 +140,7 @@ def _become(asked: dict[str, Any], descriptors: list[int]) -> None:
 
 def main(path: str) -> None:
     """Serve; the SDKs were imported with this module."""
-    gc.freeze()  # a collection in a program would otherwise copy all the memory that the programs share
+    gc.freeze()  # a garbage collection in a program would otherwise copy all shared memory
     try:
         Server(path).serve()
     except _Started as started:

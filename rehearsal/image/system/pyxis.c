@@ -59,7 +59,7 @@ static uint32_t number(spank_t sp, spank_item_t item)
     return value;
 }
 
-/* The container's name. A container to which the job gives a name ends with the job (container_scope=job). */
+/* The container's name. A container to which the job gives a name is removed when the job ends (container_scope=job). */
 static void name_of(spank_t sp, char *name, size_t size)
 {
     uint32_t job = number(sp, S_JOB_ID);
@@ -69,7 +69,7 @@ static void name_of(spank_t sp, char *name, size_t size)
         snprintf(name, size, "pyxis_%u_%u.%u", job, job, number(sp, S_JOB_STEPID));
 }
 
-/* Become the job's user, if this is root. */
+/* Become the job's user, if this process runs as root. */
 static void become(spank_t sp)
 {
     uid_t user = 0;
@@ -170,7 +170,7 @@ static bool listed(const char *names, const char *name)
     return false;
 }
 
-/* Give the task the container's variables, which take precedence over the job's unless the user said otherwise. */
+/* Give the task the container's variables, which replace the job's, except those that --container-env names. */
 static int import_environment(spank_t sp, pid_t process)
 {
     char path[64], *pair = NULL;
