@@ -123,7 +123,7 @@ def grow_root(command: str) -> Step:
 def search_domain(domain: str) -> Step:
     """Let host names of the nodes resolve without a domain, and keep DHCP from undoing that.
 
-    Source: seed 000 (oracle-japan/ocitutorials), section 0-2.
+    Source: the tutorial oracle-japan/ocitutorials, section 0-2.
     """
     return Step(
         "search-domain",
@@ -180,8 +180,8 @@ fi
 def rails(front_nic: str, netdevs: tuple[str, ...]) -> Step:
     """Write one interface file per rail and bring the rail up at 192.168.RAIL.y; y is the last octet of the front-end address.
 
-    This step is only for images whose agent does not configure rails (seed 000, section 1-1). The front-end subnet must
-    be /24 or smaller.
+    This step is only for images whose agent does not configure rails (oracle-japan/ocitutorials, section 1-1). The front-end
+    subnet must be /24 or smaller.
     """
     return Step(
         "rails",

@@ -52,7 +52,7 @@ NVLink allow in this case (H100: 417 GB/s on 8 nodes).
 
 **On two nodes** NCCL's own choice is a tree, which sends fewer bytes over the rails than a ring does. The busbw of a tree can
 exceed the rate of the rails, so it says little about them. busbar therefore requests a ring on two nodes, and refuses another
-algorithm unless the stack sets its own gate. A tutorial of oracle-japan/ocitutorials (seed 000) shows 87.2 GB/s at 1 GiB on
+algorithm unless the stack sets its own gate. A tutorial of oracle-japan/ocitutorials shows 87.2 GB/s at 1 GiB on
 two machines with 200 GB/s of rails each, which is 44 % of the line rate. The gate requires 160, so the tutorial's result is
 short.
 

@@ -182,7 +182,7 @@ def culprit_name(culprit: dict[str, Any]) -> str:
         "link": f"the link between {nodes}{f' on {rails}' if rails else ''}",
         "rail": f"{rail} {rails} of node {nodes}",
         "rail_plane": f"{rail} {rails} of all nodes",
-        "group": f"{nodes} together",
+        "group": f"the group of {nodes}",
         "between": f"the path that pairs of {nodes} share",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
 
@@ -202,7 +202,7 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
         "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}",
         "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}; not all its rails are slow",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
-        "group": f"{nodes} are slow together, and no smaller group of these nodes is slow",
+        "group": f"{nodes} {_slow_as_group(culprit)}",
         "between": f"pairs of {nodes} are slow when many pairs run at once and fine when few pairs do: the links between leaf "
         "switches that these pairs share are overloaded or unevenly used (spine, ECMP), and no node is to blame",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
@@ -213,6 +213,22 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
     ]
     flapping = ", at times" if culprit.get("flapping") else ""
     return f"{what} ({culprit.get('ratio', 0):.0%} of healthy{flapping}; {'; '.join(numbers)})"
+
+
+def _slow_as_group(culprit: dict[str, Any]) -> str:
+    """Return in which way a group is slow; a long list of nodes is shortened, and then the evidence does not tell the way."""
+    nodes, tried = set(culprit.get("nodes", [])), [set(one["nodes"]) for one in culprit.get("evidence", [])]
+    if culprit.get("flapping"):
+        return "are slow in pairs that change from trial to trial"
+    if any(str(name).startswith("...") for name in nodes) or not tried:
+        return "are slow as a group"
+    if any(len(one) > 2 for one in tried):  # noqa: PLR2004 - not a pair
+        return "are slow together, and no smaller group of these nodes is slow"
+    return (
+        "are slow in every pair"
+        if all(one <= nodes for one in tried)
+        else "are slow with other nodes, and fine with each other"
+    )
 
 
 def _looks(judged: Judgement) -> dict[str, Any] | None:

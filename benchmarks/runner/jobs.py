@@ -21,6 +21,8 @@ LINE_LIMIT_BYTES = 64 * 1024
 #: How long to keep waiting for a result after the worker's time limit has passed.
 _GRACE_S = 300
 _POLL_S = 0.05
+#: Tries to take a run's lock, and the pause between two tries.
+_LOCK_TRIES, _BETWEEN_LOCKS_S = 100, 0.01
 #: Bytes to write when checking for free disk space: more than any file of a run except the run's evidence.
 ROOM_BYTES = 1 << 20
 Say = Callable[[str], None]
@@ -43,9 +45,7 @@ def submit(request: protocol.Request) -> None:
     here = folder(request.run_id)
     os.makedirs(here, mode=0o700, exist_ok=True)
     with open(os.path.join(here, "worker.lock"), "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(here, lock):
             return  # a worker is running
         if os.path.exists(os.path.join(here, "line.json")):
             return  # the work is done
@@ -63,6 +63,20 @@ def submit(request: protocol.Request) -> None:
                 start_new_session=True,  # outlives this SSH session
                 pass_fds=(lock.fileno(),),  # the worker holds the lock from its start
             )
+
+
+def _locked(here: str, lock: IO[str]) -> bool:
+    """Take a run's lock; return false if a worker has it. A reader in `wait` has the lock only for an instant."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if _running(here):
+                return False
+            time.sleep(_BETWEEN_LOCKS_S)
+        else:
+            return True
+    return False
 
 
 def work(here: str, module_of: Callable[[str], Any]) -> None:

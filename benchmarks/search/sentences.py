@@ -3,7 +3,7 @@
 from typing import Tuple
 
 from benchmarks.search.causes import Reading
-from benchmarks.search.trials import Culprit
+from benchmarks.search.trials import PAIR, Culprit
 
 
 def summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...], reading: Reading, trials: int) -> str:
@@ -39,4 +39,13 @@ def _sentence(one: Culprit) -> str:
             f"pairs among these {len(one.nodes)} nodes are {how} while many pairs run at once, and fine while few pairs run, "
             "so no node is to blame"
         )
-    return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} when they run together"
+    return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} {_as_group(one)}"
+
+
+def _as_group(one: Culprit) -> str:
+    tried = [set(sample.trial.nodes) for sample in one.evidence]
+    if one.flapping:
+        return "in pairs that change from trial to trial"
+    if any(len(nodes) > PAIR for nodes in tried):
+        return "when they run together"
+    return "in every pair" if all(nodes <= set(one.nodes) for nodes in tried) else "with other nodes, and fine with each other"

@@ -23,7 +23,7 @@ def ssh_sources(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     yield from wanted.access.broken("oci.access")
 
 
-@rule("vcn-rails", ERROR, "oci-hpc: RDMA networks; oracle-japan/ocitutorials (seed 000), section 1-1")
+@rule("vcn-rails", ERROR, "oci-hpc: RDMA networks; oracle-japan/ocitutorials, section 1-1")
 def vcn_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A VCN, or an existing subnet, that overlaps the rails."""
     network = wanted.network
@@ -89,7 +89,7 @@ def subnet_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 @rule(
     "rails-subnet",
     ERROR,
-    "oracle-japan/ocitutorials (seed 000), section 1-1: y of 192.168.x.y is the last octet of the node's address",
+    "oracle-japan/ocitutorials, section 1-1: y of 192.168.x.y is the last octet of the node's address",
 )
 def rails_subnet(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A subnet in which two nodes would share a rail's address."""

@@ -73,7 +73,7 @@ def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             )
 
 
-@rule("boot-volume", ERROR, "oracle-japan/ocitutorials (seed 000): boot volumes of GPU nodes")
+@rule("boot-volume", ERROR, "oracle-japan/ocitutorials: boot volumes of GPU nodes")
 def boot_volume(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A boot volume that drivers and containers would fill."""
     for path, pool in wanted.located:

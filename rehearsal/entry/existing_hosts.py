@@ -74,7 +74,6 @@ class Site:
 
         Raises:
             ValueError: the file is not JSON, or its contents are invalid; the message gives the reason.
-            KeyError: there is no such shape.
         """
         try:
             given: dict[str, Any] = json.loads(file.read_text())
@@ -85,7 +84,9 @@ class Site:
                 f"{file} must have shape, image and hosts; it may also have jump, kubernetes, rails, scale and "
                 "secondaryNetworks, but nothing else."
             )
-        shape = (SHAPES | MACHINES)[given["shape"]]
+        shape = (SHAPES | MACHINES).get(given["shape"])
+        if shape is None:
+            raise ValueError(f"{file}: shape is {given['shape']!r}; the catalogue has {', '.join(sorted(SHAPES | MACHINES))}.")
         rails, control_plane = given.get("rails", True), given.get("kubernetes")
         secondary = given.get("secondaryNetworks", True)
         site = cls(

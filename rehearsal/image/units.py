@@ -228,7 +228,7 @@ def stop(name: str) -> None:
     """Stop a unit. With `KillMode=process`, only the unit's main process is stopped; otherwise, its whole process group is."""
     its = read(name) or {}
     if pid := pid_of(name):
-        kill = os.kill if _last(its, "KillMode") == "process" else _kill_group
+        kill = _kill if _last(its, "KillMode") == "process" else _kill_group
         kill(pid, signal.SIGTERM)
         end = time.monotonic() + _STOP_S
         while pid_of(name) is not None:
@@ -240,6 +240,11 @@ def stop(name: str) -> None:
         _kill_group(int(running.read_text()), signal.SIGTERM)
     for kind in ("done", "pid"):
         Path(_marker(name, kind)).unlink(missing_ok=True)
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _kill_group(pid: int, number: int) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
-#: PCI buses of eight GPUs, as on BM.GPU4.8 in a transcript of oracle-japan/ocitutorials, the tutorial that docs/oci.md calls
-#: seed 000. All other shapes get the same buses.
+#: PCI buses of eight GPUs, as on BM.GPU4.8 in a transcript of the tutorial oracle-japan/ocitutorials. All other shapes get the
+#: same buses.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]

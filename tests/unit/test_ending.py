@@ -60,7 +60,7 @@ def test_the_headline_of_a_short_verdict_names_the_busbw_and_the_gate_and_the_cu
         ("link", ["mlx5_3"], "the link between a and b on mlx5_3"),
         ("rail", ["mlx5_3", "mlx5_4"], "rails mlx5_3, mlx5_4 of node a and b"),
         ("rail_plane", ["mlx5_3"], "rail mlx5_3 of all nodes"),
-        ("group", [], "a and b together"),
+        ("group", [], "the group of a and b"),
         ("between", [], "the path that pairs of a and b share"),
     ],
 )
@@ -75,6 +75,23 @@ def test_the_headline_names_every_kind_of_culprit_with_the_busbw_of_the_culprits
     text = ending.headline(judge(json.dumps(document(ASKED, 0.5)), ASKED), {"needed": True, "culprits": [culprit, culprit]})
     number = "0.001" if rails else "0.0005"
     assert text.endswith(f"; {called} at {number} GB/s, 50% of healthy, and 1 more")
+
+
+@pytest.mark.parametrize(
+    ("tried", "changes", "said"),
+    [
+        (["abc", "ab"], {}, "a, b are slow together, and no smaller group of these nodes is slow ("),
+        (["ac", "bc"], {}, "a, b are slow with other nodes, and fine with each other ("),
+        (["ab"], {}, "a, b are slow in every pair ("),
+        (["ac", "bc"], {"flapping": True}, "a, b are slow in pairs that change from trial to trial ("),
+        (["ac"], {"nodes": ["a", "... 40 nodes"]}, "a, ... 40 nodes are slow as a group ("),
+        ([], {}, "a, b are slow as a group ("),
+    ],
+)
+def test_the_evidence_tells_in_which_way_a_group_is_slow(tried, changes, said):
+    trials = [{"nodes": list(nodes), "rails": [], "busbw_gb_s": 0.02, "why": ""} for nodes in tried]
+    culprit = {"kind": "group", "nodes": ["a", "b"], "rails": [], "ratio": 0.5, "evidence": trials, "next": "look"}
+    assert outputs.culprit_finding(culprit | changes).startswith(said)
 
 
 def test_a_headline_is_one_line_without_characters_that_the_command_plugin_would_escape():

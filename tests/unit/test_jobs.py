@@ -98,6 +98,18 @@ def test_progress_is_seen_while_the_work_goes_on(here, monkeypatch):
     assert seen == [b"one\n"]
 
 
+def test_work_starts_although_a_reader_has_the_lock_at_that_instant_but_not_while_a_worker_has_it(here, started, monkeypatch):
+    held = (here / "worker.lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_SH)
+    monkeypatch.setattr(jobs.time, "sleep", lambda _: held.close())
+    jobs.submit(REQUEST)
+    assert len(started) == 1
+    with (here / "worker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        jobs.submit(REQUEST)
+    assert len(started) == 1
+
+
 def test_waiting_prints_the_result_and_each_complete_line_of_progress_once(here, capsys):
     (here / "progress.log").write_text("one\ntwo\nhalf a li")
     (here / "line.json").write_text("{}")

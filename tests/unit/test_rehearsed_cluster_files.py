@@ -9,6 +9,7 @@ import json
 import re
 import tarfile
 
+import pytest
 import yaml
 from conftest import ROOT
 
@@ -55,6 +56,12 @@ def test_the_stack_file_and_the_site_describe_the_same_cluster():
     assert group["image"] == texts.IMAGE
     assert group["gpus"] == site.shape.gpus
     assert [rail["device"] for rail in group["rails"]] == [port.hca for port in site.shape.ports]
+
+
+def test_a_site_with_an_unknown_shape_is_refused_with_the_shapes_of_the_catalogue(tmp_path):
+    (tmp_path / "site.json").write_text('{"shape": "NoSuch", "image": "ubuntu2204", "hosts": []}')
+    with pytest.raises(ValueError, match=r"site\.json: shape is 'NoSuch'; the catalogue has .*BM\.GPU4\.8"):
+        Site.read(tmp_path / "site.json")
 
 
 def test_the_two_sites_differ_only_in_multus_while_rehearsed_images_match_the_releases():

@@ -155,7 +155,9 @@ def test_the_plane_of_a_rail_is_blamed_if_the_rail_is_slow_between_all_nodes(nod
 
 def test_a_cluster_that_is_slow_everywhere_is_detected_only_if_the_limit_is_known():
     fabric = Fabric(8, 4, (Fault("rail_plane", (), (), 0.5),))
-    assert named(fabric, pair_limit_gb_s=fabric.gate_gb_s())[0] == [("group", tuple(range(8)), ())]
+    found, finding = named(fabric, pair_limit_gb_s=fabric.gate_gb_s())
+    assert found == [("group", tuple(range(8)), ())]
+    assert finding.summary.endswith("in every pair")
     assert named(fabric)[0] == []
 
 
@@ -168,6 +170,7 @@ def test_in_a_cluster_of_two_nodes_only_their_link_is_blamed():
 def test_nodes_that_are_slow_only_together_are_bisected_to_the_smallest_group():
     found, finding = named(Fabric(64, 4, (Fault("group", tuple(range(9, 17)), (), 0.6),)))
     assert found == [("group", tuple(range(9, 17)), ())]
+    assert finding.summary.endswith("when they run together")
     assert finding.rounds <= 6 * math.log2(64)
 
 
@@ -469,6 +472,9 @@ def test_one_half_of_a_cluster_is_named_as_a_group_if_the_halves_are_slow_only_w
         search.record([Sample(one, 40.0 if len({node < 16 for node in one.nodes}) == 1 else 20.0, "") for one in trials])
     (found,) = search.finding().culprits
     assert (found.kind, found.nodes) == ("group", tuple(range(16, 32)))
+    assert (
+        search.finding().summary == "16 nodes (16 to 31) are slow (50% of healthy) with other nodes, and fine with each other"
+    )
 
 
 @pytest.mark.parametrize(("others", "needed"), [(0, 3), (3, 4), (12, 4), (60, 5)])
