@@ -1,4 +1,4 @@
-/* The first process of a pod: waits, and reaps every process of the pod that exits. */
+/* The first process of a pod: waits, and reaps each of its child processes that exits. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

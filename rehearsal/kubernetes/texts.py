@@ -98,7 +98,7 @@ def _resource(group: str, version: str, kind: str, plural: str) -> dict[str, Any
     }
 
 
-#: Resource kinds that Multus and whereabouts add to a cluster (in a real cluster, both deployments define the kinds).
+#: Resource kinds that Multus and whereabouts add to a cluster (in a real cluster, their deployments define these kinds).
 RESOURCES = json.dumps(
     {
         "apiVersion": "v1",

@@ -16,11 +16,12 @@ from rehearsal.world.world import World
 #: Jumbo frames, for front end and rails: an MTU of 1500 costs 4 % of a shaped rail's rate.
 MTU = 9000
 
-#: The interface group of every cable's near end. With this group, all cables of a namespace can be deleted at once, before the
-#: namespace is deleted.
+#: The interface group of each cable's end in the namespace of a host, router or file server. With this group, all cables of
+#: such a namespace can be deleted at once, before the namespace is deleted.
 CABLES = 7
 
-#: Bytes that one class of a traffic shaper may send before the next class may send: one packet of the largest size.
+#: Bytes that one class of a traffic shaper may send before the next class may send: one packet of the
+#: largest size before its segmentation (GSO).
 QUANTUM_BYTES = 65536
 
 NAMESPACE_SYSCTLS = {

@@ -25,8 +25,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     detach = verbs.add_parser("instance-pool-instance").add_subparsers(required=True).add_parser("detach", allow_abbrev=False)
     detach.add_argument("--instance-pool-id", required=True)
     detach.add_argument("--instance-id", required=True)
-    # The rehearsal can detach an instance only together with its termination. It requires --is-decrement-size, although this
-    # option is true by default in the vendor's CLI.
+    # This CLI can detach an instance only together with its termination. It requires --is-decrement-size, although this option
+    # is true by default in the vendor's CLI.
     detach.add_argument("--is-auto-terminate", required=True, choices=["true"])
     detach.add_argument("--is-decrement-size", required=True, choices=["true", "false"])
     detach.set_defaults(work=_detach)

@@ -76,7 +76,10 @@ class Vcn(Kind):
             if not _WIDEST <= block.prefixlen <= _NARROWEST:
                 yield Problem(path, f"{path} is {text}, but a VCN's range must be from /{_WIDEST} to /{_NARROWEST}.")
             if any(block.overlaps(one) for one in _RESERVED):
-                yield Problem(path, f"{path} is {text}, which the service keeps for itself or the Internet does not route.")
+                yield Problem(
+                    path,
+                    f"{path} is {text}, which overlaps a range that the service reserves or that the Internet does not route.",
+                )
             if any(block.overlaps(one) for one in seen):
                 yield Problem(path, f"{path} is {text}, which overlaps another range of the same VCN.")
             seen.append(block)

@@ -38,7 +38,7 @@ _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
 
 class Served(Kind):
-    """A resource in one availability domain; if it has a server, it has addresses in one subnet."""
+    """A resource in one availability domain; if it names a subnet, it has addresses in that subnet."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:

@@ -47,8 +47,7 @@ class Image:
             return True
         if not self.gpu or "AMD" in shape.gpu:
             return False
-        # Oracle Linux 7 images support shapes up to the A100 generation; no page documents this system's device names on later
-        # shapes.
+        # Oracle Linux 7 images support only bare-metal shapes whose front-end device has a documented name on this system.
         return self.family != "ol7" or shape.front_ol7_name is not None
 
 

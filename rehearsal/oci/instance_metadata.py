@@ -3,8 +3,8 @@
 Sources: "Getting Instance Metadata" (gettingmetadata.htm), keys of /opc/v2/instance and /opc/v2/vnics with their example
 values. For /opc/v2/host: oci-hpc-oke, "Using RDMA network locality" (rdmaTopologyData, on bare metal with GPUs in a tenancy
 with a capacity topology), and oci-dr-hpc-v2, "Host Metadata Support" (the other keys). The location of hosts is invented: in
-the order of their launch, every two hosts of a cluster network share a local block and a rack, and every eight hosts share a
-network block.
+the order of their launch indices, every two hosts of a cluster network share a local block and a rack, and every eight hosts
+share a network block.
 """
 
 from __future__ import annotations

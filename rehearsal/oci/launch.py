@@ -103,7 +103,7 @@ def _shape(details: Details) -> Iterator[Problem]:
     ocpus, memory = details.at("shapeConfig.ocpus"), details.at("shapeConfig.memoryInGbs")
     if shape.flexible is None:
         if config is not None and (ocpus, memory) != (None, None):
-            yield details.refuse("shapeConfig", f"shapeConfig is given, but {name} is not flexible: leave it out.")
+            yield details.refuse("shapeConfig", f"shapeConfig is given, but {name} is not flexible: leave shapeConfig out.")
         return
     if config is None and not isinstance(details.asked.inputs.get("shapeConfig"), Unknown):
         yield details.refuse("shapeConfig", f"shapeConfig is missing, but the flexible shape {name} needs ocpus.")

@@ -21,8 +21,8 @@ PORTS = storage.Ports((988,))
 LUSTRE = "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem"
 
 # docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: at least 31.2 TB; up to 124.8 TB in steps of 10.4 TB, above
-# 124.8 TB in steps of 41.6 TB. A file system cannot shrink. oci-hpc creates multiples of 31.2 TB, which are multiples of 10.4
-# TB, too.
+# 124.8 TB in steps of 41.6 TB. A file system cannot shrink. oci-hpc creates multiples of 31.2 TB, even above 124.8
+# TB, so a new file system of any size needs only a multiple of 10.4 TB here.
 _LEAST_GB, _STEP_GB, _LARGE_GB, _LARGE_STEP_GB = 31_200, 10_400, 124_800, 41_600
 # docs.oracle.com/solutions/deploy-lustre-file-systems: 43 to 60 addresses per 100 TB, depending on the performance tier.
 _ADDRESSES, _FOR_GB = 60, 100_000

@@ -27,5 +27,5 @@ def now() -> str:
 
 
 def stamp(time: str) -> str:
-    """Return a time from `now` as the vendor's API writes it (RFC 3339); the provider's outputs have Go's format."""
+    """Convert a time that `now` returned (in Go's format, as in the provider's outputs) to RFC 3339, as in the vendor's API."""
     return f"{time.partition(' +')[0].replace(' ', 'T')}Z"

@@ -15,7 +15,7 @@ from rehearsal.plugin.wire import each
 
 _DNS_LABEL = Matches(r"[A-Za-z][A-Za-z0-9]{0,14}", "letters and digits, a letter first, at most 15")
 _HOSTNAME = Matches(
-    r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", "letters, digits and hyphens inside, at most 63 (RFC 952, RFC 1123)"
+    r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", "letters, digits and, not at the ends, hyphens, at most 63 (RFC 952, 1123)"
 )
 _NAME = Matches(r".{1,255}", "1 to 255 characters")
 _IAM_NAME = Matches(r"[A-Za-z0-9._-]{1,100}", "letters, digits, hyphens, periods and underscores, at most 100")

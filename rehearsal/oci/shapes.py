@@ -31,7 +31,7 @@ class Flexible:
 
 @dataclass(frozen=True)
 class Port:
-    """One RDMA port: its HCA, and the name that Oracle Linux 7 derives from the PCI slot for its interface (None: unknown)."""
+    """One RDMA port: its HCA, and its interface's name in Oracle Linux 7, which comes from the PCI slot (None: unknown)."""
 
     hca: str
     ol7_name: str | None = None

@@ -13,7 +13,7 @@ class OneOf:
 
     Attributes:
         values: accepted values.
-        model: `PACKAGE:MODEL.PREFIX` in the SDK: the constants of the model whose names begin with the prefix. If no package is
+        model: `PACKAGE:MODEL.PREFIX` in the SDK: the model's constants whose names begin with the prefix. If no package is
             given, the package is `core`. None if only the documentation lists the values.
     """
 

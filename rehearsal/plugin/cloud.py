@@ -196,7 +196,7 @@ class Cloud(ABC):
             return PartlyCreatedError(kind.shown(record), kind.outputs(mine), record.inputs, why)
 
     def stamp(self, record: Record) -> Record:
-        """Return a copy of the record that is marked with this process; for parts of a larger resource."""
+        """Return a copy of the record; the copy is marked with this process. For parts of a larger resource."""
         return replace(record, worker=self.process)
 
     def remove(self, resource_id: str) -> None:

@@ -11,7 +11,7 @@ from rehearsal.world.world import World
 
 @contextmanager
 def present(world: World) -> Iterator[None]:
-    """Hold the world's entry lock while the block runs, as a command does."""
+    """Hold the world's entry lock while the block runs, as rehearsal/enter does while its command runs."""
     with (world.folder("locks") / "door").open("a") as door:
         fcntl.flock(door, fcntl.LOCK_SH)
         yield

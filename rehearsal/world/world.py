@@ -17,7 +17,7 @@ PUBLIC_RANGE = "203.0.113.0/24"
 
 #: Default divisor of line rates: a rail of 100 Gb/s becomes a rail of 25 Mb/s, which two busy cores can still fill.
 DEFAULT_SCALE = 4000
-#: How many ranks' traffic one core can carry at the default divisor, with a margin. In a measurement on two cores, 24 ranks
+#: Estimate of how many ranks' traffic one core can carry at the default divisor. In a measurement on two cores, 24 ranks
 #: reached the full rate, and 64 ranks reached 0.8 of the full rate.
 _RANKS_OF_A_CORE = 16
 

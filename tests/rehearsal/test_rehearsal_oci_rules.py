@@ -45,7 +45,7 @@ REFUSED = [
     ("Vcn", "vcn", "compartmentId", "ocid1.compartment.oc1..other", "404-NotAuthorizedOrNotFound"),
     ("Vcn", "vcn", "cidrBlocks", ["10.0.0.0/15"], "from /16 to /30"),
     ("Vcn", "vcn", "cidrBlocks", ["10.0.0.1/16"], "without host bits"),
-    ("Vcn", "vcn", "cidrBlocks", ["169.254.0.0/16"], "keeps for itself"),
+    ("Vcn", "vcn", "cidrBlocks", ["169.254.0.0/16"], "the service reserves"),
     ("Vcn", "vcn", "cidrBlocks", ["10.0.0.0/16", "10.0.128.0/17"], "overlaps another range"),
     ("Vcn", "vcn", "dnsLabel", "1cluster", "a letter first"),
     ("Vcn", "vcn", "dnsLabel", "a-cluster", "letters and digits"),

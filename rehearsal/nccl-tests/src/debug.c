@@ -144,8 +144,8 @@ static int device_number(const struct network *found, const char *hca)
     return 0;
 }
 
-// The device of a rank, by the same rule as in find_device in main.c. If NCCL_TESTS_DEVICE is set, every rank has the device
-// with that number; otherwise the ranks of a host have the host's devices in order.
+// The device of a rank, by the same rule as in find_device in main.c. If NCCL_TESTS_DEVICE is set, it is assumed to have
+// the same value in all ranks; otherwise the ranks of a host have the host's devices in order.
 static int device_of(const struct group *group, int rank)
 {
     const char *named = getenv("NCCL_TESTS_DEVICE");

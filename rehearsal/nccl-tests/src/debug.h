@@ -1,6 +1,7 @@
 // What a run logs with NCCL_DEBUG=INFO. Each rank writes NCCL's lines about the network that the rank found and about the
 // connections that the rank made. These lines go to the rank's NCCL_DEBUG_FILE or to standard output. Rank 0 also prints how
-// long each rail was busy. Only what really happened is logged.
+// long each rail was busy. Only connections that were really made are logged. Whether a line names GPU Direct RDMA follows from
+// the network and the host's files, because no GPU takes part.
 #pragma once
 #include "wire.h"
 

@@ -35,7 +35,7 @@ struct exchange {
 
 // Find the part of a message that the cursor's channel carries; false if the channel carries no part. A small message uses only
 // a few channels. The pieces of all messages between two hosts are assigned to the channels in turn, so that all channels carry
-// the same amount.
+// about the same amount.
 static bool piece(struct cursor *c, const struct message *whole, struct message *part)
 {
     size_t channels = (size_t)c->round->op->wire->rails->count, pieces = whole->floats / PIECE_MIN_FLOATS;

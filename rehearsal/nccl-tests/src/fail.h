@@ -9,7 +9,7 @@ enum result {
     RESULT_NCCL = 3,
     RESULT_TIMEOUT = 4,
     RESULT_NOT_IMPLEMENTED = 5,
-    RESULT_WRONG = 7, // wrong values, or a mean bus bandwidth below NCCL_TESTS_MIN_BW
+    RESULT_WRONG = 7, // wrong values, or a mean bus bandwidth below 0.9 x NCCL_TESTS_MIN_BW
 };
 
 const char *fail_host(void); // host name up to its first dot

@@ -74,7 +74,7 @@ static int natural(const void *left, const void *right)
 }
 
 // NCCL's list syntax: comma-separated prefixes of names. A '^' in front selects all names that are not in the list. A '='
-// (after any '^') says that the list has whole names, not prefixes.
+// (after the '^', if there is one) says that the list has whole names, not prefixes.
 static bool selected(const char *list, const char *name)
 {
     if (!list || !*list) return true;

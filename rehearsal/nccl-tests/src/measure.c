@@ -7,8 +7,8 @@
 
 enum { FIRST_ROUND = 99, TIMES_IN_A_RECORD = RECORD_BYTES / sizeof(double) };
 
-// From this size on, the time that the process has waited for a processor is read before and after each iteration. At smaller
-// sizes, the reading would take a noticeable part of the iteration's time.
+// From this size on, unless the job is split into groups, the time that the process has waited for a processor is read before
+// and after each iteration. At smaller sizes, the reading would take a noticeable part of the iteration's time.
 enum { ONE_BY_ONE_BYTES = 64 * 1024 };
 
 size_t bench_stride(const struct options *o)

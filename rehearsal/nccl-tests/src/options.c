@@ -34,13 +34,13 @@ static const char *const HELP[][2] = {
     {"f", "factor between sizes; above 1 it replaces -i"},
     {"n", "iterations that are timed (default 20)"},
     {"m", "operations in one iteration (default 1)"},
-    {"w", "warm-up iterations at every power of two of the smallest size (default 1)"},
+    {"w", "warm-up iterations at the smallest size and at each doubling of it (default 1)"},
     {"N", "how often the whole table is measured (default 1; 0: without end)"},
     {"c", "how often results are checked; 0: never (default 1)"},
     {"a", "time reported: 0 rank 0's, 1 mean, 2 smallest, 3 largest of the ranks (default 1)"},
     {"z", "blocking: 1 barrier after each operation, 2 none, 3 barrier after each iteration, not timed"},
     {"T", "seconds after which a measurement is given up (default 0: never)"},
-    {"C", "1 reports the time of the calling thread"},
+    {"C", "1 labels the time as CPU time; the value stays the elapsed time"},
     {"S", "1 reports the time of day on each line"},
     {"J", "file for the results as JSON (its name ends in .json)"},
     {"M", "1 reports the memory that the run took"},
@@ -61,7 +61,7 @@ static void help(const char *program)
 {
     printf("USAGE: %s \n", program);
     for (const struct option *one = LONG; one->name; one++) {
-        const char *text = one->val == 'h' ? "" : "not on TCP rails: only its default is accepted";
+        const char *text = one->val == 'h' ? "" : "not on TCP rails: leave it out";
         for (size_t i = 0; i < sizeof HELP / sizeof *HELP; i++)
             if (HELP[i][0][0] == one->val) text = HELP[i][1];
         printf("\t[-%c,--%s%s%s] \n", one->val, one->name, *text ? "  " : "", text);

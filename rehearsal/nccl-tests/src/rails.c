@@ -182,7 +182,7 @@ static void dial(const struct rails *rails, const struct group *group, struct li
         unreachable(rails, group, link, strerror(errno));
 }
 
-// Finish the connection of a link whose socket became ready; true if the socket is connected and the hello is sent.
+// Complete the connection of a link whose socket became ready; true if the socket is connected and the hello is sent.
 static bool dialled(const struct rails *rails, const struct group *group, struct link *link)
 {
     int error = 0;

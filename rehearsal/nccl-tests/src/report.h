@@ -44,8 +44,8 @@ void report_table(struct report *report);
 void report_line_start(struct report *report, size_t bytes, size_t count, const char *type, const char *op, int root);
 void report_line_body(struct report *report, const struct measured *measured, bool in_place);
 void report_line_end(struct report *report);
-// Print the number of errors, the mean bus bandwidth, and whether this bandwidth reaches `least_gb_s`, the value of
-// NCCL_TESTS_MIN_BW (-1: not set).
+// Print the number of errors, the mean bus bandwidth, and whether this bandwidth reaches 0.9 x `least_gb_s`. `least_gb_s` is
+// the value of NCCL_TESTS_MIN_BW (-1: not set).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
 // Print the share of the timed loops' time that a rank waited for a processor; `share` is the largest share of any rank.

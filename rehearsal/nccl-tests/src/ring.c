@@ -98,12 +98,12 @@ static void carry(struct stream *s, size_t at, size_t floats)
             if (step >= w->in_steps) return;
             if (step <= last_sum) add(s->staging, op->send[local] + at, floats);
             if (step < last_sum) continue;
-            // A reduce_scatter share is at the start of its owner's receive buffer; all other buffers have the same layout on
-            // all ranks.
+            // In reduce_scatter, a rank's share of the result is at the start of the rank's receive buffer; all other buffers
+            // have the same layout on all ranks.
             size_t share = w->kind == REDUCE_SCATTER ? (size_t)rank_at(w, local) * op->count : 0;
             memcpy(op->receive[local] + at - share, s->staging, 4 * floats);
         }
-        if (s->in_step + w->locals - 1 >= last_sum) return; // complete sums are sent on from the last rank's buffer
+        if (s->in_step + w->locals - 1 >= last_sum) return; // complete sums are sent on from the last local rank's buffer
     }
     memcpy(op->scratch + at, s->staging, 4 * floats);
 }

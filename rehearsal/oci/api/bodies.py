@@ -79,7 +79,7 @@ def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def updated_network(body: object) -> dict[str, Any]:
-    """Return the supported parts of UpdateClusterNetworkDetails: tags, and changes of each pool by the pool's OCID.
+    """Return the supported parts of UpdateClusterNetworkDetails: tags, and the changes of each pool, keyed by the pool's OCID.
 
     A pool's new size and new instance configuration are both optional.
 

@@ -77,7 +77,7 @@ class Networks:
         return record, request
 
     def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
-        """Start to change a network's tags, its pool's size and configuration; only another size starts an operation.
+        """Start to change a network's tags and its pool's size and configuration; only a changed size starts an operation.
 
         The vendor's answer has no work request. The requested size stays recorded even if the pool could not reach it.
 

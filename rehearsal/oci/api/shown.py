@@ -32,7 +32,7 @@ def _state(record: Record) -> str:
 
 
 def members(database: Database, network: str) -> list[Record]:
-    """Return the instances of a cluster network, including terminating instances, oldest first."""
+    """Return the instances of a cluster network, including terminating instances, in the order of their launch indices."""
     found = [one for one in database.records.values() if one.token == INSTANCE and one.parent == network]
     return sorted(found, key=lambda one: int(one.private["index"]))
 
