@@ -11,6 +11,9 @@ import math
 #: Throughputs of mount targets, Gbit/s: first the standard throughput, then those of high-performance mount targets, which are
 #: billed for at least 30 days.
 MOUNT_TARGET_GBIT_S = (1, 20, 40, 80)
+#: Throughput with which a mount target is created; only an update makes it faster (File Storage API, CreateMountTargetDetails:
+#: "Currently only 1 Gbps of requestedThroughput is supported during create MountTarget").
+CREATED_GBIT_S = 1
 #: A mount target needs three addresses: two when it starts, one to fail over to.
 MOUNT_TARGET_ADDRESSES = 3
 LUSTRE_STEP_GB = 31_200

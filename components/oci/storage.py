@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 from pulumi_oci import core, filestorage, lustre
 
+from catalogue.oci.storage import CREATED_GBIT_S
 from cloudinit import Mount
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from components import replaced_data
@@ -67,8 +68,8 @@ class Storage(pulumi.ComponentResource):
             availability_domain=self._domain,
             display_name=f"{label}-target",
             subnet_id=self._subnet_id,
-            requested_throughput=str(home.throughput_gbit_s) if home.throughput_gbit_s > 1 else None,
-            opts=pulumi.ResourceOptions(parent=self),
+            requested_throughput=str(home.throughput_gbit_s) if home.throughput_gbit_s > CREATED_GBIT_S else None,
+            opts=pulumi.ResourceOptions(parent=self, hooks=_no_faster_creation(f"{name}-target", home.throughput_gbit_s)),
         )
         export = filestorage.Export(
             f"{name}-export",
@@ -168,6 +169,20 @@ class Storage(pulumi.ComponentResource):
             custom_timeouts=pulumi.CustomTimeouts(create=_CREATE, update=_UPDATE, delete=_DELETE),
             hooks=replaced_data.asks_first(f"{self._name}-{noun}", f"oci.storage.{key}.allowReplace", its.allow_replace),
         )
+
+
+def _no_faster_creation(name: str, throughput_gbit_s: int) -> pulumi.ResourceHookBinding:
+    """Return the hook that refuses to create a mount target that is faster than the vendor creates any."""
+
+    async def look(_: pulumi.ResourceHookArgs) -> None:
+        if throughput_gbit_s > CREATED_GBIT_S:
+            raise pulumi.RunError(
+                f"oci.storage.home.throughput is {throughput_gbit_s} Gbit/s, but OCI creates mount targets with "
+                f"{CREATED_GBIT_S} Gbit/s only: remove this key, update, then set the key again and update once more."
+            )
+
+    hook = pulumi.ResourceHook(f"{name}-speed", look, pulumi.ResourceHookOptions(on_dry_run=True))
+    return pulumi.ResourceHookBinding(before_create=[hook])
 
 
 def _lustre_mount(address: str, net: str, called: str, path: str) -> Mount:

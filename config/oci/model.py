@@ -318,7 +318,8 @@ class Home(Model):
     )
     throughput_gbit_s: GbitS = Field(
         default=1,
-        description="Throughput of the mount target: 1 Gbit/s, or 20, 40 or 80, which are billed for at least 30 days.",
+        description="Throughput of the mount target: 1 Gbit/s, or 20, 40 or 80, which are billed for at least 30 days. A mount "
+        "target is created with 1 Gbit/s; set a higher throughput in a later update.",
     )
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from config.oci import rules_container, rules_existing, rules_network, rules_pools, rules_slurm, rules_storage
+from config.oci import rules_container, rules_existing, rules_network, rules_pools, rules_slurm, rules_storage, rules_tags
 from config.oci.facts import Facts
 from config.oci.model import Oci
 from config.rule import ERROR, Breach, Finding, check, collected, rule
@@ -13,7 +13,7 @@ from config.rule import ERROR, Breach, Finding, check, collected, rule
 if TYPE_CHECKING:
     from config.stack import Stack
 
-RULES = collected(rules_container, rules_existing, rules_network, rules_pools, rules_slurm, rules_storage)
+RULES = collected(rules_container, rules_existing, rules_network, rules_pools, rules_slurm, rules_storage, rules_tags)
 
 
 def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:

@@ -33,6 +33,8 @@ EXPORT = "oci:FileStorage/export:Export"
 # domain can have, unless the tenancy has a higher limit.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
 _ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two addresses to start, and one for failover
+#: Throughput of a new mount target (Gbit/s); only an update makes it faster (File Storage API, CreateMountTargetDetails).
+_CREATED_WITH = "1"
 #: Storage in GB that the price of a mount target includes, by the mount target's Gb/s.
 _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
@@ -117,6 +119,11 @@ class MountTarget(Served):
                 f"{_LIMITS[rate]} are in use. Request a service limit increase from the service limits page in the console.",
                 code="LimitExceeded",
             )
+        elif asked.itself is None and rate not in {None, _CREATED_WITH}:
+            yield Problem(
+                "requestedThroughput",
+                f"Only {_CREATED_WITH} Gbps of requestedThroughput is supported when a mount target is created.",
+            )
         subnet, address = asked.database.find(asked.known("subnetId"), SUBNET), asked.known("ipAddress")
         if subnet is None:
             return
@@ -142,6 +149,15 @@ class MountTarget(Served):
             observedThroughput=rate, requestedThroughput=rate, reservedStorageCapacity=str(_CACHE_GB[rate]), idmapType="NONE",
             lifecycleDetails="", timeBillingCycleEnd="",
         )  # fmt: skip
+
+    @override
+    def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
+        # A lower throughput takes effect only at the end of the billing cycle (MountTarget.requestedThroughput).
+        rate = _rate_gbit_s(record.inputs) or _CREATED_WITH
+        if old is not None and int(rate) > int(record.computed["observedThroughput"]):
+            with cloud.store.change() as database:
+                faster = {"observedThroughput": rate, "reservedStorageCapacity": str(_CACHE_GB[rate])}
+                database.records[record.id].computed.update(faster)
 
 
 class Export(Kind):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pulumi
 import pytest
+from conftest import HOOKS
+from created import asked
 from parsed_stack import GIVEN
 
 from components.oci.network import Network
@@ -155,6 +157,18 @@ def test_another_mount_point_does_not_change_the_export():
 
 def test_the_throughput_in_the_stack_file_is_requested_for_the_mount_target():
     assert program(home={"throughput": "80 Gbit/s"})[0].made["MountTarget"]["requestedThroughput"] == "80"
+
+
+def test_a_mount_target_is_not_created_with_a_throughput_that_only_an_update_can_give_it():
+    program(home={"throughput": "20 Gbit/s"})
+    with pytest.raises(pulumi.RunError) as refused:
+        asked(HOOKS["storage-target-speed"])
+    assert str(refused.value) == (
+        "oci.storage.home.throughput is 20 Gbit/s, but OCI creates mount targets with 1 Gbit/s only: remove this key, update, "
+        "then set the key again and update once more."
+    )
+    program(home={})
+    asked(HOOKS["storage-target-speed"])
 
 
 def test_lustre_has_the_requested_tier_and_is_mounted_by_its_lnet_address():

@@ -105,11 +105,14 @@ def test_a_mount_target_is_refused_if_it_is_the_third_standard_one_or_its_subnet
     inputs = {"compartmentId": COMPARTMENT, **wanted}
     with pytest.raises(ServiceError, match=r"mount targets of 1 Gbps .* 2 of 2 are in use"):
         cloud.create(token(TARGET), stack.urn(TARGET, "third"), inputs)
-    fast = cloud.create(token(TARGET), stack.urn(TARGET, "fast"), inputs | {"requestedThroughput": "20"})
-    assert (fast.outputs()["observedThroughput"], fast.outputs()["reservedStorageCapacity"]) == ("20", "20480")
+    with pytest.raises(ServiceError, match=r"Only 1 Gbps of requestedThroughput is supported when a mount target is created"):
+        cloud.create(token(TARGET), stack.urn(TARGET, "fast"), inputs | {"requestedThroughput": "20"})
+    cloud.update(second.id, inputs | {"requestedThroughput": "20"})
+    fast = cloud.store.read().records[second.id].outputs()
+    assert (fast["requestedThroughput"], fast["observedThroughput"], fast["reservedStorageCapacity"]) == ("20", "20", "20480")
     narrow = stack.make("Subnet", "narrow", vcnId=stack.ids["vcn"], cidrBlock="10.0.9.0/30", dnsLabel="narrow").id
     with pytest.raises(ServiceError, match="does not have the 3 free addresses"):
-        cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow, "requestedThroughput": "20"})
+        cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow})
 
 
 def test_changed_clients_of_an_export_take_effect_at_once_on_the_running_server(cloud: Cloud, fakes: Fakes) -> None:

@@ -48,10 +48,10 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
     cleanup.demolish(world)
 
 
-def test_a_throughput_that_the_accounts_limits_forbid_is_refused_at_preview(stage):
-    found = stage.preview(**files(throughput="80 Gbit/s"))
+def test_a_mount_target_that_is_faster_than_a_new_one_can_be_is_refused_at_preview(stage):
+    found = stage.preview(**files(throughput="20 Gbit/s"))
     assert found.status != 0
-    assert "Request a service limit increase" in found.text, found
+    assert "oci.storage.home.throughput is 20 Gbit/s, but OCI creates mount targets with 1 Gbit/s only" in found.text, found
 
 
 def test_a_first_boot_on_an_image_without_a_lustre_client_names_the_step_that_failed(stage):

@@ -127,6 +127,18 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"access": {"sshFrom": ["0.0.0.0/0"]}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
         ({"access": {"sshFrom": ["0.0.0.0/1", "128.0.0.0/1"]}}, "oci.access.sshFrom contains 0.0.0.0/0, the whole Internet"),
     ],
+    "tag-count": [
+        (
+            {"tags": {f"key{at}": "x" for at in range(7)}},
+            "oci.tags has 7 tags; a resource takes at most 6 beside busbar's own tags",
+        ),
+    ],
+    "tag-form": [
+        ({"tags": {"cost.centre": "x"}}, "oci.tags has the key 'cost.centre', of 11 characters; a key has 1 to 100 printable"),
+        ({"tags": {"cost centre": "x"}}, "oci.tags has the key 'cost centre', of 11 characters; a key has 1 to 100 printable"),
+        ({"tags": {"k" * 101: "x"}}, "oci.tags has the key 'kkkkkkkkkkkkkkkkkkkk', of 101 characters; a key has 1 to 100"),
+        ({"tags": {"team": "v" * 257}}, "oci.tags has a value of 257 characters for 'team'; a value has at most 256"),
+    ],
     "existing-instead": [
         (
             {
@@ -735,6 +747,11 @@ def test_replacing_nodes_in_another_domain_or_by_another_shape_needs_as_much_of_
     assert said.startswith("oci.pools[0].nodes is 2; 2 more nodes need 16 GPUs of the limit ")
     staying = facts(running={"gpu": 2}, placed={"gpu": "AD-1"}, available={"gpu4-count": 0})
     assert "limit" not in {one.rule for one in check(RULES, wanted(), staying)}
+
+
+def test_as_many_and_as_long_tags_as_the_vendor_takes_break_no_rule():
+    tags = {"k" * 100: "v" * 256, "!~": ""} | {f"key-{at}": "x y." for at in range(4)}
+    assert not [one for one in check(RULES, wanted(tags=tags), facts()) if one.rule.startswith("tag-")]
 
 
 def test_every_rule_is_broken_by_a_case():
