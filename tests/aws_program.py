@@ -84,7 +84,7 @@ class Cloud(pulumi.runtime.Mocks):
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         kinds = asked.pop("instance-type", None)
-        if kinds and not asked:  # the look-up of machines of all owners: this account has none
+        if kinds and not asked:  # the look-up for a quota asks for all machines of some types: here it finds none
             return {"ids": []}
         found = {
             name: tags

@@ -206,7 +206,7 @@ class FakeSlurm(Slurm):
         self.steps.do(change)
 
     def power_save(self) -> None:
-        """Do what Slurm does every 30 s: start the nodes that were asked to start."""
+        """Do what Slurm does every 30 s: start the nodes that Slurm was asked to start."""
         self.start(*(("", [node]) for node, its in self.nodes.items() if "POWER_UP" in its.flags))
 
     def resume(self, nodes: Sequence[str]) -> None:

@@ -63,7 +63,7 @@ class Failing(Engine):
 
 
 def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", **lines: str) -> tuple[dict[str, Any], bool]:
-    """Run an update with `measure.run` at `run`.
+    """Run an update of a stack file that sets `measure.run` to `run`.
 
     Return the outputs that the stack has afterwards, and whether the update succeeded.
     """

@@ -140,7 +140,7 @@ def test_as_many_machines_as_the_stack_file_allows_may_be_terminated():
     assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
 
 
-def test_a_warning_names_the_last_machines_which_are_terminated_if_the_number_of_machines_is_reduced(monkeypatch):
+def test_reducing_the_number_of_machines_terminates_those_with_the_highest_numbers_and_a_warning_names_them(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
@@ -397,7 +397,7 @@ def test_s3_is_reached_through_a_gateway_endpoint_from_both_subnets(cloud):
     assert set(endpoint["routeTableIds"]) == tables == {joined["routeTableId"] for joined in cloud.of("RouteTableAssociation")}
 
 
-def test_the_private_subnet_waits_for_its_address_range_while_machines_wait_for_their_route_to_the_internet(cloud):
+def test_the_private_subnet_waits_for_its_address_range_and_machines_wait_for_their_route_to_the_internet(cloud):
     assert cloud.position("VpcIpv4CidrBlockAssociation") < [name for _, name, _ in cloud.made].index("cluster-network-private")
     for noun in ("NatGateway", "VpcEndpoint", "RouteTableAssociation"):
         assert cloud.position(noun) < cloud.position("LaunchTemplate")
@@ -1317,7 +1317,7 @@ def test_running_machines_reduce_the_free_quota_but_the_stacks_own_machines_are_
     asked.clear()
     assert ask(getInstances=lambda args: asked.append(args) or {"ids": [], "privateIps": []}).made
     assert len([1 for one in asked if "instance-type" in str(one) and "tag:" not in str(one)]) == 3, (
-        "if no machine runs, the account is asked three times"
+        "if no machine runs, three look-ups of running machines are enough"
     )
 
 

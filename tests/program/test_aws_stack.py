@@ -99,7 +99,7 @@ def test_a_suppressed_rule_neither_stops_the_preview_nor_shows_a_warning(monkeyp
 def test_the_preview_of_the_aws_stack_shows_the_expected_busbw(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
-    # The limit is 0.78 of a GPU's NVLink rate, which is less than 0.95 of the rails' rate.
+    # The limit is 0.78 of a GPU's NVLink rate, because that is less than 0.95 of the rails' rate.
     assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)
     assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
     (told,) = [

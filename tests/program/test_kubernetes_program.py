@@ -123,7 +123,7 @@ def test_ssh_goes_to_the_control_plane_with_its_pinned_host_key(cluster):
     assert {one["proxy"]["host"] for one in connections} == {"203.0.113.9"}
 
 
-def test_the_runner_is_sent_with_every_request_which_runs_in_the_pod_of_the_first_node(cluster):
+def test_the_runner_is_sent_with_every_request_and_runs_in_the_pod_of_the_first_node(cluster):
     found = cluster()
     words = shlex.split(named(found, "acceptance-measure")["create"])
     assert words[:4] == ["exec", "python3", "-IS", "-c"]
@@ -153,7 +153,7 @@ def test_on_one_node_mpirun_needs_no_program_that_reaches_other_pods(cluster):
     assert "plm_rsh_agent" not in request["launch"]["mca"]
 
 
-def test_only_new_pods_cause_another_first_contact_and_build_and_measurement(cluster):
+def test_new_pods_cause_another_first_contact_and_build_and_measurement_but_unchanged_pods_do_not(cluster):
     def texts(uids: tuple[str, str]) -> list[str]:
         found = cluster(lines={"cluster-objects": pods(*uids)})
         return [named(found, f"acceptance-{stage}")["stdin"] for stage in ("ready-contact", "build", "measure")]

@@ -74,7 +74,7 @@ def test_on_aws_a_new_controller_is_refused_with_the_nodes_that_slurm_started_an
     )
 
 
-def test_as_many_nodes_that_slurm_started_as_the_stack_file_allows_are_terminated_with_a_warning(monkeypatch):
+def test_nodes_that_slurm_started_are_terminated_with_a_warning_only_if_the_stack_file_allows_that_many(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", said.append)
     aws(started(), allowReplace=2)

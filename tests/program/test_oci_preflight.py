@@ -125,7 +125,7 @@ def test_nodes_with_the_same_names_in_another_stack_are_not_taken_for_nodes_of_t
 
 
 def named_before() -> dict[str, Any]:
-    """Return the answers of an account in which the cluster's nodes run under a former name, made for another image."""
+    """Return the answers of an account in which the cluster's nodes run under a former name and with another image."""
     tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made for another image"}
     there = {"id": "cn", "state": "RUNNING", "displayName": "before-gpu", "instancePools": [{"size": 2}], "freeformTags": tags}
     return network_of(getClusterNetworks={"clusterNetworks": [there]})
@@ -298,7 +298,7 @@ def test_a_marketplace_image_that_is_set_by_name_is_subscribed_to_and_not_looked
     assert launch["sourceDetails"]["imageId"] == "ocid1.image.oc1..subscribed"
 
 
-def test_an_image_in_object_storage_is_imported_once_for_the_shapes_of_its_pools_and_announced_in_the_preview(
+def test_an_image_in_object_storage_is_imported_once_for_the_shapes_of_its_pools_and_a_warning_announces_the_import(
     asked, monkeypatch
 ):
     said: list[str] = []

@@ -106,7 +106,7 @@ def test_with_a_container_the_build_gets_the_containers_image_and_the_node_insta
     assert "containerd" not in plain
 
 
-def test_adding_a_container_replaces_a_running_instance_but_another_container_image_does_not(single):
+def test_removing_the_container_replaces_a_running_instance_but_another_container_image_does_not(single):
     contained = {"pools": [SINGLE | CONTAINED], "container": TENSORFLOW}
     given = instance(single(**contained)[0])
     assert "oci.pools[0] needs new machines" in single(there(given), pools=[SINGLE | CONTAINED])[1]

@@ -115,7 +115,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries Pyxis with the same line"
 
 
-def test_if_accounting_is_on_the_nodes_reach_the_database_and_it_runs_only_on_the_controller(on_demand):
+def test_with_accounting_nodes_reach_the_database_which_runs_only_on_the_controller(on_demand):
     engine = program(
         slurm={"accounting": True, "users": True}, login=LOGIN | {"imageFamily": "ol9"}, pools=[POOL | {"imageFamily": "ol9"}]
     )

@@ -125,7 +125,7 @@ def ending(monkeypatch) -> Callable[..., set[str]]:
     return run
 
 
-def test_every_resource_that_takes_tags_has_the_tags_and_the_name_of_the_stack():
+def test_every_resource_that_takes_tags_has_the_tags_of_the_stack_file_and_the_name_of_the_cluster():
     engine = run_program(LINES, oci=files() | {"tags": {"team": "research"}})
     untagged = {kind for kind, _, inputs in engine.resources if kind.startswith("oci:") and "freeformTags" not in inputs}
     assert untagged == {"oci:FileStorage/export:Export"}, "an export takes no tags"
@@ -259,7 +259,7 @@ def test_the_run_id_depends_only_on_what_can_change_the_result(dev):
     assert run_id(run_program(LINES, oci={"pools": [{"image": "ocid1.image.oc1..other"}]})) != same
 
 
-def test_the_runner_and_the_source_are_copied_again_if_the_machines_change(dev):
+def test_the_runner_and_the_source_of_nccl_tests_are_copied_again_if_the_machines_change(dev):
     def triggers(engine) -> list:
         return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
 
@@ -267,7 +267,7 @@ def test_the_runner_and_the_source_are_copied_again_if_the_machines_change(dev):
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
 
 
-def test_the_build_and_the_measurement_and_the_search_run_again_only_if_the_machines_change(dev):
+def test_changed_machines_replace_the_commands_that_build_and_measure_and_search_but_a_changed_plan_does_not(dev):
     def triggers(engine) -> dict[str, list]:
         return {
             name: inputs["triggers"]

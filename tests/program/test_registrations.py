@@ -1,6 +1,6 @@
 """Everything that each target registers: every resource with its inputs and its resource options.
 
-The reviewed texts in tests/golden/registered have one file for each target, so that a reviewer sees every changed input there.
+Each target has a reviewed file in tests/golden/registered, so that a reviewer sees every changed input there.
 These files leave out what changes with every edit: digests, packed programs and first-boot texts. First-boot texts are reviewed
 in tests/golden/cloudinit.
 """
@@ -33,7 +33,7 @@ _SHOWN = 300
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, reviewed):
+def test_the_registrations_of_each_target_are_the_reviewed_ones(target, monkeypatch, tmp_path, reviewed):
     treated: dict[str, dict[str, Any]] = {}
     made: list[tuple[str, str, dict[str, Any]]] = []
     register = pulumi.resource.register_resource

@@ -315,7 +315,7 @@ def test_a_failing_local_command_fails_with_the_genuine_plugins_message(plugin: 
     assert plugin.create("local", inputs) == f"UNKNOWN: {error}"
 
 
-def test_an_update_runs_the_update_command_or_else_the_create_command_and_passes_the_last_outputs_to_that_command(
+def test_an_update_runs_the_update_command_or_else_the_create_command_and_passes_it_the_previous_outputs(
     plugin: Plugin,
 ) -> None:
     state = {"create": "x", "stdout": "o", "stderr": "e"}
@@ -372,7 +372,7 @@ def test_a_command_whose_variable_the_server_refuses_fails_before_it_starts(plug
     assert list(tmp_path.iterdir()) == []
     state = {"create": "x", "stdout": "o", "stderr": "", "connection": sshd.connection()}
     answer = plugin.update("remote", state, {"create": "echo ok", "connection": sshd.connection()})
-    # The server also refuses the variables with the last outputs, but that refusal causes only a warning.
+    # The server also refuses the variables with the previous outputs, but that refusal causes only a warning.
     assert answer["properties"]["stdout"] == "ok"
     assert [severity for severity, _, _ in plugin.engine.logged] == [2, 1]
 

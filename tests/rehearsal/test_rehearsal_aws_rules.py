@@ -463,7 +463,7 @@ def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, 
     assert bool(found.replaced) is replaces
 
 
-def test_resources_with_unchanged_inputs_are_kept_while_a_lustre_file_system_that_shrinks_is_replaced(furnished: Stack) -> None:
+def test_resources_with_unchanged_inputs_are_kept_and_a_lustre_file_system_that_shrinks_is_replaced(furnished: Stack) -> None:
     assert set(REPLACED) == set(KINDS)
     for name, inputs in furnished.inputs.items():
         found = changes(token(furnished.nouns[name]), inputs, copy.deepcopy(inputs))

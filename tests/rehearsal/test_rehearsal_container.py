@@ -110,7 +110,7 @@ def test_nvidias_container_toolkit_is_installed_only_if_its_repository_has_the_e
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_users_scripts_for_node_start_and_node_configured_run_as_root_with_their_arguments(stage, name):
+def test_the_users_scripts_in_on_node_start_and_in_on_node_configured_run_as_root_with_their_arguments(stage, name):
     assert stage.inside(name, "cat /var/lib/note").stdout.splitlines() == ["root", "a b", "$c"] * 2
 
 

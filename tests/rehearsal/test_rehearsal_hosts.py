@@ -197,7 +197,7 @@ def test_the_real_modprobe_loads_and_removes_only_the_modules_of_the_images_gpu_
     assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
 
 
-def test_a_connection_hangs_if_no_rule_allows_it_while_a_stateless_rule_needs_a_second_one_for_the_reply(stage):
+def test_a_connection_hangs_if_no_rule_allows_it_and_a_stateless_rule_needs_a_second_rule_for_the_reply(stage):
     knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
     stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
     reply = network.Rule("egress", "6", "10.0.1.0/24", source_ports=(22, 22), stateless=True)
@@ -218,7 +218,7 @@ def test_a_connection_hangs_if_no_rule_allows_it_while_a_stateless_rule_needs_a_
         network.apply_vcn(stage.world, vcn())
 
 
-def test_private_hosts_reach_the_internet_only_through_nat_while_the_internet_cannot_reach_them(stage):
+def test_private_hosts_reach_the_internet_only_through_nat_and_the_internet_cannot_reach_them(stage):
     out = "timeout 3 bash -c '</dev/tcp/198.51.100.10/443' 2>&1"
     assert "refused" in stage.inside("gpu0", out).stdout
     assert "No package htop available" in stage.inside("gpu0", "yum install -y htop").stdout

@@ -153,7 +153,7 @@ def test_without_a_route_to_aws_no_parameter_is_written(stage):
     assert parameters.get(stage.world, PARAMETER).version == 1
 
 
-def test_a_hosts_metadata_service_requires_a_token_while_its_name_service_resolves_host_names(stage):
+def test_a_hosts_metadata_service_requires_a_token_and_its_name_service_resolves_host_names(stage):
     call, url = "curl -s -m 5 -w ' %{http_code}'", "http://169.254.169.254/latest"
     assert stage.inside("node0", f"{call} {url}/meta-data/instance-id").stdout == " 401"
     token = f"t=$(curl -s -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {url}/api/token); "

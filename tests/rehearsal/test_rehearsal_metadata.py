@@ -121,7 +121,7 @@ def test_requests_that_arrive_in_pieces_are_read_and_invalid_requests_are_refuse
     theirs.close()
 
 
-def test_concurrent_writers_lose_no_version_of_a_parameter_while_similar_names_are_different_parameters(tmp_path):
+def test_concurrent_writers_lose_no_version_of_a_parameter_and_similar_names_are_different_parameters(tmp_path):
     world = World.at(tmp_path / "w")
     with ThreadPoolExecutor(8) as window:
         made = list(window.map(lambda at: parameters.put(world, "/a/b", str(at), overwrite=True), range(40)))

@@ -692,7 +692,7 @@ def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_in_a_split_by_rails_each_group_uses_its_own_rail_while_a_slow_rail_lengthens_the_times(
+def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_lengthens_the_times(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     """All groups run at the same time, each on one of four rails.

@@ -158,7 +158,7 @@ def test_replacing_or_removing_one_node_of_a_pool_keeps_the_other_nodes(cloud, f
             cli.main(unknown)
 
 
-def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_the_next_update_completes(
+def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_an_update_completes_when_capacity_returns(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = Stack(cloud).network()

@@ -15,7 +15,7 @@ from rehearsal.plugin.errors import ServiceError
 EXPORT, TARGET, LUSTRE = "Export", "MountTarget", "FileStorageLustreFileSystem"
 
 
-def test_an_export_is_served_at_its_mount_targets_address_while_lustre_is_served_at_its_own(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_export_is_served_at_its_mount_targets_address_and_lustre_at_its_own_address(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     records = cloud.store.read().records
     served = fakes.served[stack.ids["files"]]
@@ -115,7 +115,7 @@ def test_a_mount_target_is_refused_if_it_is_the_third_standard_one_or_its_subnet
         cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow})
 
 
-def test_changed_clients_of_an_export_take_effect_at_once_on_the_running_server(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_change_of_an_exports_clients_takes_effect_at_once_on_the_running_server(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     option = stack.inputs["export"]["exportOptions"][0]
     cloud.update(stack.ids["export"], stack.inputs["export"] | {"exportOptions": [option | {"source": "10.0.1.7"}]})
