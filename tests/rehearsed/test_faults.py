@@ -1,4 +1,4 @@
-"""Faults, through the real engine: the update fails within its time limit and names the cause; nothing is lost.
+"""Faults during an update by the real engine: the update fails within its time limit and names the cause; nothing is lost.
 
 Faults of a measurement are planted on running hosts, and removed again.
 """
@@ -20,10 +20,10 @@ from tools.stage import AGAIN, Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
-#: A plan that measures for about 15 s at 1/4000, so that a test can interrupt the measurement in the middle.
+#: A plan that measures for about 15 s at scale 4000, so that a test can interrupt the measurement in the middle.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
 #: ROW: text that is only in a row of LONG_PLAN's output; in the header, the same size has only one space on each side.
-#: DECIDING: the file that the deciding run writes.
+#: DECIDING: the file that the deciding run writes; the gate applies to the deciding run.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: The rail that gets the faults: its index, and its device.
 RAIL, HCA = 3, "mlx5_4"

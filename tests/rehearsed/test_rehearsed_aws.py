@@ -25,12 +25,12 @@ HOLDERS = ("LustreFileSystem", "OpenZfsFileSystem", "Bucket")
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return changes to the machines."""
+    """Return the part of a stack file that makes these changes to its machines."""
     return {"aws": {"queues": [{"machines": [changes]}]}}
 
 
 def destroying(what: str) -> dict[str, Any]:
-    """Return changes to what a destroy does to data."""
+    """Return the part of a stack file that says what a destroy does to data."""
     return {"aws": {"storage": {"lustre": {"onDestroy": what}, "home": {"onDestroy": what}}}}
 
 

@@ -29,7 +29,7 @@ def world(tmp_path_factory) -> Iterator[Stage]:
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return changes to the machines."""
+    """Return the keys of `aws` that make these changes to the machines."""
     return {"queues": [{"machines": [changes]}]}
 
 
@@ -37,7 +37,7 @@ GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group"
 
 
 def bought(option: str, reservation: str | None = None, **machines: Any) -> dict[str, Any]:
-    """Return changes to how the machines are bought."""
+    """Return the keys of `aws` that say how the machines are bought."""
     return nodes(**{"purchase": {"option": option, "reservation": reservation}, "placement": "none"} | machines)
 
 
@@ -46,7 +46,7 @@ def targeted(reservation: str, **machines: Any) -> dict[str, Any]:
 
 
 def queues(*machines: dict[str, Any]) -> dict[str, Any]:
-    """Return changes with one queue per argument; each argument changes the machines of its queue.
+    """Return the key `queues` with one queue for each argument; each argument changes the machines of its queue.
 
     The first queue is the stack's own.
     """
@@ -109,7 +109,7 @@ NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 
 
 def rules_in(text: str) -> set[str]:
-    """Return the rules that the sentences name at their end."""
+    """Return the names of rules that stand in brackets at the ends of the lines of `text`."""
     return {found for line in text.splitlines() for found in re.findall(r" \[([a-z-]+)\]$", line.strip())}
 
 

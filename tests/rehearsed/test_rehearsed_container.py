@@ -22,7 +22,7 @@ FOUR, SMALL = merged(PLAN, {"measure": {"sizes": {"to": "4M"}}}) | FOUR_RAILS, Q
 
 
 def ranks_in(image: str) -> dict[str, Any]:
-    """Return changes to the image that ranks run in."""
+    """Return the part of a stack file that makes ranks run in this image."""
     return {"aws": {"container": {"image": image}}}
 
 
@@ -80,7 +80,7 @@ def test_the_image_is_on_the_shared_file_system_and_is_unpacked_on_every_nodes_d
         assert shown[1].endswith(shown[0])
 
 
-def test_a_run_in_an_image_without_efas_plugin_gets_the_verdict_short_and_is_searched_in_that_image(built):
+def test_a_run_in_an_image_without_efas_plugin_gets_the_verdict_short_and_the_search_uses_the_same_image(built):
     """On Amazon Linux, without a shared file system: the head node copies the image to every node."""
     stage = built[0]
     system = {"image": AMAZON_LINUX, "imageFamily": "al2023"}

@@ -285,7 +285,7 @@ def test_an_mpi_job_is_refused_without_mpi_operator_and_measured_with_mpi_operat
     assert not kubectl(stage, "--namespace busbar get mpijobs,pods -o name").count("worker")
 
 
-def test_another_namespace_gets_the_pods_only_after_the_former_namespace_has_lost_them(built):
+def test_a_change_of_the_namespace_moves_the_pods_and_deletes_the_former_namespace(built):
     stage, _ = built
     elsewhere = merged(stage.passed, {"kubernetes": {"namespace": "elsewhere"}})
     found = stage.up(**elsewhere)

@@ -171,7 +171,7 @@ def test_the_error_names_the_key_in_the_stack_file_if_a_node_shares_its_rdma_dev
     heals(stage)
 
 
-def test_a_pod_that_is_evicted_during_a_measurement_leaves_its_transcript_and_the_next_measurement_passes(stage):
+def test_the_transcript_of_a_pod_that_is_evicted_during_a_measurement_is_kept_and_the_next_measurement_passes(stage):
     # 48 looks (short runs) of about a second each leave enough time for an eviction during the measurement.
     update = Beside(lambda: again(stage, measure={"looks": 48}))
     runs = "/home/ubuntu/.busbar/kubernetes/busbar/runs"

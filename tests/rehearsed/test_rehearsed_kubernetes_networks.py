@@ -26,7 +26,7 @@ from tools.stage import Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes-networks")]
 BRINGS = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": {}}})
-#: Kinds of the objects that the manifests create, each with labels of the stack.
+#: Kinds of the objects that the manifests create. Each object has labels of the stack.
 KINDS = "daemonsets.apps,configmaps,serviceaccounts,clusterroles,clusterrolebindings,customresourcedefinitions"
 
 
@@ -65,7 +65,7 @@ def theirs(stage: Stage, **annotations: str) -> None:
     kubectl(stage, "--namespace default wait --for=condition=Ready --timeout=60s pod/theirs")
 
 
-def test_a_cluster_without_multus_is_refused_with_the_key_that_installs_multus(stage):
+def test_a_cluster_without_multus_is_refused_and_the_refusal_names_the_key_that_installs_multus(stage):
     found = stage.up(**ALLOWED)
     assert found.status != 0
     assert "the cluster does not know k8s.cni.cncf.io: Multus is not installed there" in found.text

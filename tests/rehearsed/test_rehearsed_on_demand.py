@@ -99,7 +99,7 @@ def test_slurm_knows_from_the_cloud_that_the_jobs_nodes_are_near_each_other(buil
     assert leaf.endswith(f"Nodes={NODES[cloud]}"), shown
 
 
-def test_the_next_update_judges_the_job_after_which_a_further_update_changes_nothing(built, cloud):
+def test_the_next_update_judges_the_job_and_a_further_update_changes_nothing(built, cloud):
     stage, _ = built
     plan = plan_of(cloud)
     found = stage.up(**plan)
@@ -142,7 +142,7 @@ sinfo -h -o %P
 """
 
 
-def test_without_the_controllers_rights_a_user_submits_jobs_on_a_login_node(built, cloud):
+def test_a_user_submits_jobs_on_a_login_node_that_lacks_the_controllers_key(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
@@ -224,7 +224,7 @@ def test_slurms_database_has_the_jobs_with_their_gpus_and_can_be_queried_on_a_no
 
 def test_an_update_that_changes_the_settings_of_new_nodes_passes_while_nodes_run_and_the_nodes_stay(built, cloud):
     if cloud == "aws":
-        return  # only OCI deletes no instance configuration while a cluster network refers to it
+        return  # only OCI refuses to delete an instance configuration while a cluster network refers to it
     stage, _ = built
     larger = merged(plan_of(cloud), {cloud: {"pools": [{"root": {"size": "300 GB"}}]}})
     found = stage.up(**larger)

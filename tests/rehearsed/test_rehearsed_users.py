@@ -178,7 +178,7 @@ def test_groups_are_added_listed_joined_left_and_deleted(facts):
     ]
 
 
-def test_without_a_login_to_the_directory_a_machine_reads_of_a_user_only_names_ids_home_and_shell(facts):
+def test_a_machine_that_does_not_log_in_to_the_directory_sees_only_the_names_ids_home_and_shell_of_a_user(facts):
     seen = facts["what_others_may_see"]
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 

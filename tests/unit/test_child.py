@@ -1,4 +1,4 @@
-"""A program with a time limit: the thread that watches the program ends when the program does."""
+"""A program with a time limit: when the program exits, the thread that watches the program exits, too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from benchmarks.runner import child
 
 
-def test_the_thread_that_watches_a_program_ends_with_the_program_and_does_nothing_afterwards():
+def test_the_watcher_thread_of_a_program_ends_together_with_the_program_and_does_nothing_afterwards():
     late: list[str] = []
     others = set(threading.enumerate())
     with child.bounded(["echo", "done"], 300, before_end=lambda: late.append("looked")) as one:

@@ -24,7 +24,7 @@ def busbar(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "state/.pulumi/stacks/busbar/dev.json").touch()
     (tmp_path / "config" / "team.created-in").touch()
-    (tmp_path / "config" / "Pulumi.oci.yaml").touch()  # `make outputs` of a real stack leaves this file, too
+    (tmp_path / "config" / "Pulumi.oci.yaml").touch()  # `make outputs` writes this file for a real stack, too
     return tmp_path
 
 

@@ -100,7 +100,7 @@ def script(name: str) -> str:
 
 
 @pytest.mark.programs
-@pytest.mark.xdist_group("shellcheck")  # it runs once for all texts, on each worker
+@pytest.mark.xdist_group("shellcheck")  # one worker checks all texts, with one call of shellcheck
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_script_of_every_first_boot_is_clean_shell(name):
     subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)

@@ -120,7 +120,7 @@ def test_a_first_boot_is_compressed_only_if_it_is_too_long_for_ec2():
     found = user_data(boot)
     assert found.text is None
     data = base64.b64decode(found.packed)
-    assert data.startswith(b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"), "a varying header would replace the login node"
+    assert data.startswith(b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"), "if this header varied, an update would replace the login node"
     assert len(data) <= USER_DATA_BYTES
     assert gzip.decompress(data).decode() == render(boot)
 
@@ -198,7 +198,7 @@ def test_shared_file_systems_are_mounted_nosuid_and_nodev_only_on_slurm_clusters
     assert "nosuid" not in script("aws-node-ubuntu2404")
 
 
-def test_no_file_system_can_fail_the_first_boot_of_the_login_node_or_delay_the_measurement():
+def test_a_failed_or_slow_file_system_does_not_stop_the_first_boot_of_the_login_node_or_delay_the_measurement():
     body = script("aws-login-ubuntu2204")
     announced = body.index("\nannounce busbar-ready")
     for name in ("nfs-client", "home", "keep-kernel", "lustre-client", "lustre-network", "lustre"):

@@ -62,7 +62,7 @@ def on_demand(**changes: Any) -> dict[str, Any]:
 
 
 def bought(option: str, **more: Any) -> dict[str, Any]:
-    """Return changes to how the machines are bought."""
+    """Return the keys of `aws` that say how the machines are bought."""
     placement = {"placement": more.pop("placement")} if "placement" in more else {"placement": "none"}
     return nodes(purchase={"option": option, **more}, **placement)
 
@@ -1035,7 +1035,7 @@ def test_the_region_follows_from_the_zone_and_must_equal_the_providers_region():
     assert read.parse(texts(GIVEN), region="ap-northeast-1")
 
 
-def test_absent_file_systems_get_the_defaults_while_null_means_no_file_system():
+def test_absent_file_systems_get_the_defaults_but_null_means_no_file_system():
     assert parsed().wanted.storage.systems == {"lustre": Lustre(), "home": Home()}
     assert parsed(aws={"storage": {"lustre": None}}).wanted.storage.systems == {"home": Home()}
     found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).wanted
@@ -1093,7 +1093,7 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
 
 
 @pytest.mark.parametrize(("newer", "refused"), [(2, []), (3, ["aws.queues[0].machines[1].purchase.reservation"])])
-def test_a_group_with_reservations_of_two_types_has_room_for_machines_of_each_type(newer, refused):
+def test_the_room_in_a_group_with_reservations_of_two_types_is_counted_for_each_type(newer, refused):
     same = {"placement": "none", "purchase": {"option": "odcr-group", "reservation": GROUP}}
     entries = [{"name": kind.partition(".")[0], "type": kind, **same} for kind in ("p5.48xlarge", "p5en.48xlarge")]
     wanted = built({"queues": [{"name": "gpu", "machines": [entries[0] | {"static": 8}, entries[1] | {"static": newer}]}]})
@@ -1145,7 +1145,7 @@ def test_sharing_the_login_users_home_changes_the_hash_that_decides_whether_mach
     assert usual == own != shared
 
 
-def test_the_mount_options_of_an_existing_file_system_are_accepted_on_aws():
+def test_the_keys_mount_and_share_login_user_may_be_set_for_an_existing_file_system_on_aws():
     own = {
         "home": {"existing": "fs-1", "mount": "/home", "shareLoginUser": True},
         "lustre": {"existing": "fs-2", "mount": "/x"},

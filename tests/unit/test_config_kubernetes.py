@@ -65,7 +65,7 @@ def test_pods_are_privileged_only_where_they_must_open_rdma_devices_themselves(g
 HERE: dict[str, Any] = {"controlPlane": DEFAULT, "server": "https://10.138.61.49:6443"}
 
 
-def test_kubectl_on_this_machine_needs_no_host_keys_while_its_folder_of_results_names_the_cluster(given, tmp_path):
+def test_kubectl_on_this_machine_needs_no_host_keys_and_the_folder_of_results_is_named_after_the_cluster(given, tmp_path):
     path = tmp_path / "config"
     path.touch()
     wanted, wrong = judged(given | HERE | {"kubeconfig": str(path), "knownHosts": "/no/such", "context": "admin@site"})

@@ -1,4 +1,4 @@
-"""Stack files of target oci: a case for each rule, and refusals of stacks that cannot be built, before anything exists."""
+"""Stack files of target oci: a case for each rule. A stack that cannot be built is refused before anything exists."""
 
 from __future__ import annotations
 
@@ -740,7 +740,7 @@ def test_a_limit_applies_to_the_sum_of_new_nodes_of_several_pools():
     ],
     ids=["another domain", "another shape"],
 )
-def test_replacing_nodes_in_another_domain_or_by_another_shape_needs_as_much_of_the_limit_as_new_nodes(changes, found):
+def test_replacing_nodes_by_nodes_in_another_domain_or_of_another_shape_needs_as_much_of_the_limit_as_new_nodes(changes, found):
     asked = {"shapes": {"AD-1": SHAPES, "AD-2": SHAPES} if "placed" in found else {"AD-1": SHAPES}, "running": {"gpu": 2}}
     rules = check(RULES, wanted(**changes), facts(**asked | {"available": {"gpu4-count": 8}} | found))
     (said,) = [one.sentence for one in rules if one.rule == "limit"]
@@ -758,7 +758,7 @@ def test_every_rule_is_broken_by_a_case():
     assert set(CASES) | set(ASKED) == set(RULES)
 
 
-def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_while_an_account_not_queried_is_noted():
+def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_but_an_account_that_was_not_queried_is_noted():
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
@@ -773,7 +773,7 @@ def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_while_an_accoun
     }
 
 
-def test_security_lists_that_admit_slurms_ports_break_no_rule_while_lists_not_queried_are_noted():
+def test_security_lists_that_admit_slurms_ports_break_no_rule_but_lists_that_were_not_queried_are_noted():
     beside = OWN | on_demand() | {"slurm": {"loginNodes": 2, "users": True}}
     ranges = [(22, 22), (636, 636), (6820, 6829), (60001, 63000)]
     calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]

@@ -103,7 +103,7 @@ def test_a_command_in_the_container_runs_as_the_calling_user_with_every_gpu_and_
         assert option in list(pairwise(given)), option
     assert {"--rm", "--pull=never", "--network=host", "--uts=host", "--ipc=host"} <= set(given)
     assert f"{head.home}/.busbar:{head.home}/.busbar" in given
-    assert calls(head, "rm")[-1] == ["rm", "--force", "busbar"], "a container that a killed run left is removed"
+    assert calls(head, "rm")[-1] == ["rm", "--force", "busbar"], "a container that a killed run left behind is removed"
 
 
 def test_the_plan_shows_the_commands_and_starts_nothing(head):

@@ -28,7 +28,7 @@ def test_every_test_and_test_file_that_a_page_names_exists(page, name):
     assert (ROOT / name).exists() or f"def {name}(" in SOURCES, page
 
 
-def test_the_page_of_the_image_lists_every_stand_in():
+def test_the_readme_of_the_rehearsed_image_lists_every_stand_in():
     images = [oci_images.image(f"{name}{kind}") for name in oci_images.NAMES for kind in ("", "-gpu")]
     images += [oci_images.image("ol9-driver")]
     images += [aws_images.image(f"{name}-aws") for name in aws_images.NAMES]

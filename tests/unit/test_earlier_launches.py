@@ -24,7 +24,7 @@ def clock(step: int) -> Any:
     return itertools.count(0, step).__next__
 
 
-def test_the_machines_of_an_earlier_controller_have_ended_before_the_call_returns_although_its_rights_come_late(capsys):
+def test_the_machines_of_an_earlier_controller_have_ended_before_the_call_returns_even_if_the_cloud_refuses_at_first(capsys):
     cloud = FakeCloud(Steps())
     cloud.machines["i-1"] = Machine("i-1", "t", "10.0.0.1")
     cloud.hides = CloudError("NotAuthorizedOrNotFound", "Authorization failed")
@@ -67,7 +67,7 @@ def state(tmp_path: Path) -> State:
     return found
 
 
-def test_launches_are_given_their_sets_present_settings_until_none_uses_earlier_settings(state):
+def test_launches_are_given_the_present_settings_of_their_sets_until_none_uses_earlier_settings(state):
     cloud = Adopting(["n1"], BusyError("NoAnswer", "timeout"), [])
     assert earlier_launches.adopt(cloud, SETTINGS, lambda: state, lambda _: None, clock(1)) == ""
     assert cloud.asked == [({"the network's launch": SPEC}, [SPEC])] * 3
@@ -99,7 +99,7 @@ def test_nodes_that_an_earlier_controller_started_are_down_for_a_minute_so_that_
     assert not head.cloud.started
 
 
-def test_a_node_that_slurm_has_been_starting_for_two_minutes_without_asking_for_it_fails(tmp_path):
+def test_a_node_that_slurm_starts_without_a_request_for_its_machine_fails_after_two_minutes(tmp_path):
     head = Controller(tmp_path)
     head.slurm.allocate(head.nodes(1))
     head.run(3)

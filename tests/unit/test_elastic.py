@@ -490,7 +490,7 @@ def test_a_sweep_terminates_all_machines_although_its_first_call_is_throttled(he
     assert "terminating 3 machines" in capsys.readouterr().out
 
 
-def test_a_machine_that_stopped_is_terminated_and_its_node_fails(head):
+def test_a_machine_that_has_stopped_is_terminated(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run()
     its = head.cloud.machines["i-0001"]
@@ -661,7 +661,7 @@ def test_if_a_network_has_no_capacity_for_a_recreated_node_only_that_node_fails(
     assert len(head.cloud.running) == 2
 
 
-def test_a_recreated_node_gets_a_new_network_if_no_other_node_is_left(tmp_path):
+def test_a_recreated_node_gets_a_new_network_if_no_node_remains_in_the_former_network(tmp_path):
     head = growing(tmp_path)
     (network,) = head.state().batches
     for its in ("i-0001", "i-0002"):

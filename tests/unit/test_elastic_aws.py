@@ -235,7 +235,7 @@ def test_a_refusal_to_terminate_machines_that_exist_is_reported():
         aws.terminate(["i-0a"])
 
 
-def test_the_places_of_machines_are_their_network_nodes_which_one_call_lists_for_up_to_a_hundred():
+def test_the_places_of_machines_are_their_network_nodes_which_one_call_lists_for_up_to_a_hundred_machines():
     machines = [Machine(f"i-{at}", "t", "10.0.0.1") for at in range(101)]
     layers = "<networkNodeSet><item>nn-1</item><item>nn-2</item><item>nn-3</item></networkNodeSet>"
     # A machine that does not run yet, or whose type has no network nodes, is listed without network nodes.

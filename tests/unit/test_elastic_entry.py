@@ -126,7 +126,7 @@ def test_an_entry_test_has_a_time_limit_of_its_own_which_may_be_longer_than_the_
     assert set(head.slurm.reasons().values()) == {"entry test: it did not end within 3000 s"}
 
 
-def test_if_a_machine_of_a_job_never_boots_all_its_machines_end_because_a_single_replacement_would_join_untested(head):
+def test_all_machines_of_a_job_end_if_one_of_them_never_boots_because_a_lone_replacement_would_join_untested(head):
     head.silent = {head.nodes(3)[2]}
     head.slurm.start(("7", head.nodes(3)))
     head.run(2)
@@ -275,7 +275,7 @@ def test_a_test_fails_with_the_reason_if_ssh_cannot_start_or_the_file_of_host_ke
         (tmp_path / "known").unlink(missing_ok=True)
 
 
-def test_files_of_a_known_launch_are_kept_even_if_half_written_while_files_of_other_launches_are_removed(tmp_path):
+def test_files_of_a_known_launch_are_kept_even_if_half_written_but_files_of_other_launches_are_removed(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
         (tmp_path / "entry" / name).touch()
@@ -285,7 +285,7 @@ def test_files_of_a_known_launch_are_kept_even_if_half_written_while_files_of_ot
 
 def test_files_of_an_entry_test_that_another_program_removes_or_renames_cause_no_failure(tmp_path, monkeypatch):
     desk = Desk(str(tmp_path / "entry"))
-    monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # `all_due` has renamed this file since
+    monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # `all_due` has renamed this file in the meantime
     desk.keep_only([])
     monkeypatch.setattr(entry.os, "fsync", lambda _: (tmp_path / "entry" / ".b2.outcome.part").unlink())
     desk.answer("b2", Outcome("", {}, {}))

@@ -58,7 +58,7 @@ def test_in_each_set_the_nodes_without_a_machine_share_one_switch(head):
 
 
 def test_slurm_does_not_read_an_unchanged_topology_again(head):
-    """If Slurm reads the file in the same second in which a node registers, Slurm takes the node for rebooted.
+    """If Slurm reads the file in the same second in which a node registers, Slurm believes that the node has rebooted.
 
     The machine of a rebooted node is terminated.
     """
@@ -80,7 +80,7 @@ def test_slurm_reads_topology_conf_once_after_new_nodes_are_placed_in_it_as_the_
     assert (head.cloud.calls.count("places"), head.slurm.reconfigured) == (1, told)
 
 
-def test_a_terminated_machines_place_is_forgotten_while_that_of_the_nodes_next_machine_is_looked_up(head):
+def test_the_place_of_a_terminated_machine_is_forgotten_and_the_place_of_the_nodes_next_machine_is_looked_up(head):
     running(head)
     head.slurm.idle(*head.nodes(4))
     head.run(14)

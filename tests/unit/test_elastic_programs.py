@@ -99,7 +99,7 @@ def test_a_run_of_reconcile_that_starts_during_another_run_does_nothing_and_repo
     assert head.cloud.started == 1
 
 
-def test_a_sweep_terminates_all_machines_after_which_no_machine_starts(head, monkeypatch):
+def test_a_sweep_terminates_all_machines_and_afterwards_no_machine_starts(head, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
@@ -185,7 +185,7 @@ def test_the_timer_starts_the_next_run_after_a_run_ends_and_each_run_has_a_time_
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} reconcile\n" in units["busbar-slurm.service"]
 
 
-def test_new_machines_are_tested_by_their_own_timer_whose_unit_has_no_time_limit():
+def test_a_separate_timer_starts_the_tests_of_new_machines_in_a_service_without_a_time_limit():
     units: dict[str, Any] = programs.timers()
     assert "OnUnitInactiveSec=5\n" in units["busbar-entry.timer"]
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} entry-tests\n" in units["busbar-entry.service"]

@@ -94,7 +94,7 @@ def test_a_node_that_failed_for_another_reason_stays_down_until_the_capacity_blo
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
 
 
-def test_a_set_is_open_until_the_cloud_first_answers_and_keeps_its_last_state_while_the_cloud_does_not_answer(head):
+def test_a_set_is_open_until_the_cloud_first_answers_and_keeps_its_last_known_state_while_the_cloud_does_not_answer(head):
     head.cloud.hides = BusyError("Throttling", "wait")
     closed(head)
     assert not head.slurm.reasons()

@@ -37,7 +37,7 @@ def test() -> EntryTest:
     return load(EntryTest, json.loads(text))
 
 
-def test_every_placeholder_in_the_request_is_a_path_that_can_be_filled_and_no_name_or_address(test):
+def test_every_placeholder_in_the_request_stands_for_a_path_and_none_for_a_name_or_an_address(test):
     text = json.dumps(data(test))
     assert "@name" not in text
     assert "@address" not in text

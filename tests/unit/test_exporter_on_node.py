@@ -1,4 +1,4 @@
-"""The exporter's set-up of a machine, run locally with its commands recorded: what it writes and runs, and in which order."""
+"""The program that sets up the exporter on a node: what it writes and runs, and in which order. Commands are only recorded."""
 
 from __future__ import annotations
 
