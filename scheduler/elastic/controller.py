@@ -15,9 +15,8 @@ from scheduler.elastic import earlier_launches, handover, http_client, join, pla
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State, only_one
-from scheduler.users import controller_setup
+from scheduler.users import controller_setup, home_folder
 from scheduler.users.refusal import RefusalError
-from scheduler.users.settings import refuse_unmounted
 
 #: The controller's own key pair: created here, and only the public key leaves this machine.
 KEY = "/etc/busbar/id_ed25519"
@@ -168,9 +167,9 @@ def _tell(warning: str) -> None:
 
 def _place(given: Dict[str, str], before: Optional[settings.Settings]) -> handover.Place:
     """Return where the copy of Slurm's jobs is; a file system that was once mounted must be mounted."""
-    mounted = os.path.ismount(given["home"]) or bool(before and (before.jobs or {}).get("mounted"))
     try:
-        refuse_unmounted(given["home"], mounted, handover.CONTENT)
+        mounted = home_folder.is_mounted(given["home"]) or bool(before and (before.jobs or {}).get("mounted"))
+        home_folder.refuse_unmounted(given["home"], mounted, handover.CONTENT)
     except RefusalError as refusal:
         sys.exit(str(refusal))
     return handover.Place(mounted=mounted, state=slurm_conf.STATE, **given)

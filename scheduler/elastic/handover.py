@@ -21,7 +21,7 @@ import zlib
 from typing import Any, Callable, Dict, NamedTuple
 
 from scheduler import durable, node_setup, slurm_conf
-from scheduler.users.settings import refuse_unmounted
+from scheduler.users.home_folder import refuse_unmounted
 from scheduler.users.snapshot import refuse_others
 
 #: What the home file system must be mounted for, in a message.

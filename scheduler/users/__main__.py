@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import Any, List, Sequence
 
-from scheduler.users import accounts, directory, groups, home, settings, snapshot
+from scheduler.users import accounts, directory, groups, home, home_folder, settings, snapshot
 from scheduler.users.refusal import RefusalError
 
 #: Only one command runs at a time. Other commands wait without a time limit, because deleting a large home takes long.
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         with open(_LOCK, "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             known = given.settings = settings.load()
-            settings.refuse_unmounted(known.home, known.mounted)
+            home_folder.refuse_unmounted(known.home, known.mounted)
             try:
                 given.run(given)
             except RefusalError:

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict
 
 from scheduler import commands, node_setup
-from scheduler.users import associations, client_setup, directory, ldap, member, settings, snapshot
+from scheduler.users import associations, client_setup, directory, home_folder, ldap, member, settings, snapshot
 from scheduler.users.accounts import existing
 from scheduler.users.directory import Layout
 from scheduler.users.refusal import RefusalError
@@ -41,13 +41,14 @@ def set_up(given: Dict[str, Any]) -> None:
 
 
 def _set_up(given: Dict[str, Any]) -> None:
+    mounted = home_folder.is_mounted(given["home"])
     if not os.path.isdir(given["home"]):
         sys.exit("{} is not a folder, but the users' homes must be in it".format(given["home"]))
     where = _layout()
     if os.path.exists(settings.PATH):
         before = settings.load()
-        settings.refuse_unmounted(before.home, before.mounted)
-    its = settings.Settings(given["home"], given["accounting"], os.path.ismount(given["home"]))
+        home_folder.refuse_unmounted(before.home, before.mounted)
+    its = settings.Settings(given["home"], given["accounting"], mounted)
     wrote = _files(where, given)
     for question in ("is-enabled", "is-active"):  # the package's slapd, whose directory is empty, must not use the socket
         if not commands.run(["systemctl", question, "--quiet", "slapd"]).returncode:

@@ -1,7 +1,6 @@
 """Settings of the command `cluster`, which the set-up writes on the controller."""
 
 import json
-import os
 from typing import NamedTuple
 
 from scheduler.users.refusal import RefusalError
@@ -39,16 +38,6 @@ def load(path: str = PATH) -> Settings:
             return Settings(**json.load(source))
     except FileNotFoundError as error:
         raise RefusalError(f"this machine has no users of a cluster ({path} is missing); use the controller") from error
-
-
-def refuse_unmounted(home: str, mounted: bool, content: str = "the homes are") -> None:
-    """Refuse if the folder `home` must be mounted and is not: files would go to the empty mount point instead.
-
-    Raises:
-        RefusalError: the message says that `content` in the folder, such as "the homes are".
-    """
-    if mounted and not os.path.ismount(home):
-        raise RefusalError(f"{home} is not mounted, but {content} in it; mount it first")
 
 
 def text_of(its: Settings) -> str:

@@ -6,6 +6,7 @@ import ast
 import base64
 import json
 import os
+import signal
 import stat
 import string
 import struct
@@ -33,6 +34,7 @@ from scheduler.users import (
     directory,
     groups,
     home,
+    home_folder,
     ldap,
     ldif,
     local,
@@ -561,12 +563,18 @@ def test_on_a_machine_that_is_no_controller_the_error_says_that_the_machine_has_
 
 
 def test_a_command_is_refused_if_the_file_system_of_the_homes_is_not_mounted(tmp_path, monkeypatch):
-    its = settings.Settings(str(tmp_path), mounted=True)
-    why = f"{tmp_path} is not mounted, but the homes are in it; mount it first"
-    assert refusal(settings.refuse_unmounted, its.home, its.mounted) == why
-    settings.refuse_unmounted(its.home, mounted=False)
-    monkeypatch.setattr(settings.os.path, "ismount", lambda path: path == str(tmp_path))
-    settings.refuse_unmounted(its.home, its.mounted)
+    home, why = str(tmp_path), f"{tmp_path} is not mounted, but the homes are in it; mount it first"
+    assert refusal(home_folder.refuse_unmounted, home, True) == why
+    home_folder.refuse_unmounted(home, mounted=False)
+    monkeypatch.setattr(home_folder.os.path, "ismount", lambda path: path == home)
+    home_folder.refuse_unmounted(home, mounted=True)
+
+
+def test_a_command_is_refused_if_the_file_system_of_the_homes_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(home_folder, "_ANSWERS_S", 0.05)
+    monkeypatch.setattr(home_folder.os, "statvfs", lambda _: signal.pause())
+    why = f"the file system at {tmp_path} has not answered for 0.05 s; repair it first"
+    assert refusal(home_folder.is_mounted, str(tmp_path)) == why
 
 
 def test_settings_are_read_back_as_they_were_written(tmp_path):
