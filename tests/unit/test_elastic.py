@@ -490,12 +490,14 @@ def test_a_sweep_terminates_all_machines_although_its_first_call_is_throttled(he
     assert "terminating 3 machines" in capsys.readouterr().out
 
 
-def test_a_machine_that_has_stopped_is_terminated(head):
+def test_a_machine_that_has_stopped_is_terminated_and_its_node_is_down_with_the_clouds_reason(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run()
     its = head.cloud.machines["i-0001"]
     head.cloud.machines["i-0001"] = its._replace(ended=True, stopped=True, why="Client.UserInitiatedShutdown")
-    head.run(3, seconds=61)
+    head.run(1, seconds=61)
+    assert "Client.UserInitiatedShutdown" in head.slurm.reasons()[head.nodes(1)[0]]
+    head.run(2, seconds=61)
     assert "terminate" in head.cloud.calls
     assert head.cloud.machines["i-0001"].ended
     assert not head.cloud.machines["i-0001"].stopped
