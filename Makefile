@@ -17,7 +17,7 @@ up: setup ## build and measure the cluster of STACK (default dev), rehearsed on 
 measure: setup ## measure again now, even if nothing changed
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.run_number raise $(STACK) && $(RUN) up --yes --skip-preview --suppress-outputs
 
-status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
+status: setup ## show verdict, busbw, nodes, ssh command, report and cost on one screen
 	@set -o pipefail; $(RUN) stack output --json | .busbar/venv/bin/python -m tools.status
 
 replace: setup ## replace node NODE, and measure
@@ -38,7 +38,7 @@ config: setup ## ask a few questions about TARGET (oci, aws, hosts or kubernetes
 monitoring: setup ## write Prometheus's configuration and the Grafana dashboard into .busbar/monitoring
 	@set -o pipefail; $(RUN) stack output --json | .busbar/venv/bin/python -m tools.monitoring .busbar/monitoring
 
-logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, without secrets
+logs: setup ## pack outputs, first-boot logs and the runs kept on the head node into .busbar/logs, without secrets
 	@$(RUN) logs
 
 clear: ## remove what rehearsals left: hosts, networks, planted faults, state and records; records of real machines stay
@@ -56,7 +56,7 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head node
 	@$(RUN) shell
 
-test: setup ## run the checks, and the tests of the product except those of the next three targets; needs root, 10 minutes on 2 cores
+test: setup ## run the checks, and all tests except those of rehearsal, on-demand and kubernetes; needs root, 10 minutes on 2 cores
 	@tools/setup checks
 	@tools/test
 
@@ -89,7 +89,7 @@ check: ## run the checks (style, types, shell, workflows)
 figures: setup ## measure the figures of README, one line each; PARTS=kills takes half an hour, PARTS=busy 45 minutes
 	@. tools/env && "$$BUSBAR_PYTHON" tools/figures.py $(PARTS)
 
-compare: setup ## time busbar, an Ansible playbook and an ssh loop from 8 running hosts to a verdict
+compare: setup ## time how long busbar, an Ansible playbook and an ssh loop each take from 8 running hosts to a verdict
 	@tools/setup compare
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.compare.rounds
 

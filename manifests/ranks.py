@@ -129,7 +129,7 @@ def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
-    # Nodes are selected by name, because the label kubernetes.io/hostname may differ. A term may contain only one name.
+    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from it. A term may contain only one name.
     on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
 
@@ -179,7 +179,7 @@ def _container(wanted: Kubernetes) -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", _WAIT],
         "env": [{"name": "HOME", "value": HOME}, {"name": REMOTE_SHELL_VARIABLE, "value": REMOTE_SHELL}],
-        # When a node is short of memory, it evicts pods without a request first.
+        # A node that is short of memory first evicts pods that request no memory.
         "resources": {"requests": {"cpu": "500m", "memory": "1Gi", **held}, "limits": held},
         "securityContext": {"privileged": True} if wanted.privileged else own,
         "volumeMounts": [{"name": "home", "mountPath": HOME}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - pod

@@ -154,7 +154,7 @@ def main(argv: list[str]) -> int:
     for sentence in sentences:
         sys.stderr.write(f"config: {sentence}\n")
     if file is not None:
-        sys.stdout.write(f"config: {file.name} is written; pulumi preview --stack {argv[1]} shows what it would do\n")
+        sys.stdout.write(f"config: {file.name} is written; pulumi preview --stack {argv[1]} shows what an update would do\n")
     return 0 if file else 1
 
 

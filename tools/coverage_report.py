@@ -1,7 +1,8 @@
 """Measure line and branch coverage of the product, and print it package by package.
 
 Only the pure tests, which need neither root nor a network, measure coverage. The other tests run the product mostly in
-separate processes, which are not measured. To measure them, each test worker would have to read every module of the product.
+processes apart from the test workers. So measuring the workers of these tests would add few lines, although each worker would
+have to read every module of the product from its source.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "sche
 
 
 def begin() -> Callable[[], None]:
-    """Measure every product module imported from here on; return a function that ends this and writes the process's results.
+    """Measure every product module imported from here on; return a function that stops measuring and writes the results.
 
     Raises:
         RuntimeError: product modules are imported already, so that their lines would be missing in the results.

@@ -74,7 +74,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "CNP and ECN",
                 "pps",
-                "Congestion: marked packets received, notifications sent for them, and notifications that slowed this port.",
+                "Congestion: marked packets received, notifications sent for them, and notifications handled or ignored.",
                 _rates(
                     *("hw_np_cnp_sent", "hw_rp_cnp_handled", "hw_rp_cnp_ignored", "hw_np_ecn_marked_roce_packets"),
                     *("hw_cnpSent", "hw_cnpHandled", "hw_cnpIgnored", "hw_RxECNMrkd"),
@@ -134,7 +134,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Scrapes",
                 "s",
-                "How long reading all counters of a node took.",
+                "Time that it took to read all counters of a node.",
                 (Line("busbar_rdma_collect_seconds@", "{{node}}"),),
             ),
             Panel(

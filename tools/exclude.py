@@ -3,7 +3,7 @@
 pulumi stack export --stack STACK | python -m tools.exclude NODE STACK FILE && pulumi up --stack STACK
 
 FILE is the stack file, which requests one node fewer afterwards. On OCI the vendor's own tool detaches and terminates the node
-and shrinks its pool. On AWS machines are numbered, and the stack file lists the numbers that are left out.
+and shrinks its pool. On AWS, machines are numbered, and the stack file lists the numbers that are left out.
 """
 
 from __future__ import annotations

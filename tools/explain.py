@@ -63,7 +63,7 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int, *, switches: bool) 
     said = f"{name} reached {reached:.4g} GB/s at {size_text(end)} on {nodes} x {shape.name}"
     most = ceiling.in_network_gb_s(shape, nodes) if switches and name == "all_reduce" else None
     if ring is not None and most is not None and ceiling.ABOVE * ring < reached <= ceiling.ABOVE * most:
-        said += f", more than a ring can carry over the rails ({ring:.4g}): switches between the nodes reduced (CollNet)"
+        said += f", more than a ring can carry over the rails ({ring:.4g}): switches between nodes did the reduction (CollNet)"
         share = fraction(end, in_network(shape))
         if share is None:
             return f"{said}; no source publishes what a healthy run reaches in this case"

@@ -310,7 +310,7 @@ def _planted_on(folder: Path, hosts: int, faults: tuple[_Planted, ...], where: s
     finally:
         stage.close()
     say(f"planted faults named right in the first line, {hosts} hosts", f"{right} of {len(faults)}")
-    say(f"of these, shown by the next command at {where}", f"{shown} of {len(faults)}")
+    say(f"of these, shown by their `next` command at {where}", f"{shown} of {len(faults)}")
     return most
 
 
@@ -458,7 +458,7 @@ def _available_mb() -> float:
 
 
 def _exporter(folder: Path) -> None:
-    """Time scrapes of sixteen mlx5 devices, whose files are made on this machine from the reviewed list."""
+    """Measure how long a scrape of sixteen mlx5 devices takes; their files are made on this machine from the reviewed list."""
     rows = [
         line.split("\t") for line in (ROOT / "tests/golden/rdma/mlx5_0.txt").read_text().splitlines() if "counters/" in line
     ]

@@ -62,7 +62,7 @@ def checkout(commit: str, folder: Path) -> None:
 
 
 def rounds(folders: Sequence[Path], count: int) -> dict[str, dict[str, list[float]]]:
-    """Return the seconds of every step by checkout; every other round goes through the checkouts backwards."""
+    """Return the seconds of every step by checkout; every second round goes through the checkouts backwards."""
     found: dict[str, dict[str, list[float]]] = {folder.name: {step: [] for step in STEPS} for folder in folders}
     for number in range(count):
         for folder in folders if number % 2 == 0 else reversed(folders):

@@ -17,8 +17,8 @@ from config.measure import Measure, Sizes
 
 _HEAD = """# Published bandwidths and the gate
 
-The table lists bus bandwidths, in decimal GB/s, of healthy machines, and shows how busbar judges each number. Others published
-them, except the rows of two H200, which were measured for busbar. The column *gate* has the busbw that the measurement would
+The table lists bus bandwidths, in decimal GB/s, of healthy machines, and shows how busbar judges each number. The rows of two
+H200 were measured for busbar; other people published all other rows. The column *gate* has the busbw that the measurement would
 have to reach, or why a preview refuses the measurement. The rows and their sources come from `catalogue/published.py`. The
 gate's fractions
 (`benchmarks/plan/fractions.py`) were chosen from these rows. `python -m tools.published_rows` writes this page.
@@ -37,18 +37,18 @@ numbers for V100, or for every collective of A100 and H100. Without a number the
 is 6 to 12 % below the published number, so a machine with half of its NVLinks is short.
 
 **Reduction in the NVLink switch (NVLS)** is judged on a single machine, by its run with NCCL's own choice of algorithm. If the
-switch reduces, the published numbers are 480 GB/s (H100), 482 (H200) and 846 (B200). If it does not, the run is only as fast
-as a ring. Nobody has published that run for B300, or for four GB200 or GB300; Azure's number for GB200 comes from a ring.
-Preview and result say so, and the check `nvls` is skipped. Between machines, NVLS cannot be seen and hardly matters, because
-the rails limit both algorithms. In the table, p5en on 4 nodes reaches 369 by NCCL's choice and 365 by a ring.
+switch does the reduction, the published numbers are 480 GB/s (H100), 482 (H200) and 846 (B200). If it does not, the run is
+only as fast as a ring. Nobody has published that run for B300, or for four GB200 or GB300; Azure's number for GB200 comes from
+a ring. Preview and result say so, and the check `nvls` is skipped. Between machines, NVLS cannot be seen and hardly matters,
+because the rails limit both algorithms. In the table, p5en on 4 nodes reaches 369 by NCCL's choice and 365 by a ring.
 
 **On racks where NVLink connects the nodes** (GB200, GB300), two things are measured. All steps except `nvl`
 measure the rails, and the run `nvl` measures NVLink between the nodes. Rows of the run `nvl` are compared with a share of one
 GPU's NVLink rate: 0.85 for all-reduce, 0.63 for all-gather and 0.59 for all-to-all.
 
-**If switches between the nodes reduce (SHARP)**, the rails carry half of a ring's bytes, so rails at half of their rate would
-still pass the ring's gate. NCCL's log and the byte counters show such a run. The run must also reach 0.53 of what the rails and
-NVLink allow in this case (H100: 417 GB/s on 8 nodes).
+**If switches between the nodes do the reduction (SHARP)**, the rails carry half of a ring's bytes, so rails at half of their
+rate would still pass the ring's gate. NCCL's log and the byte counters show such a run. The run must also reach 0.53 of what
+the rails and NVLink allow in this case (H100: 417 GB/s on 8 nodes).
 
 **On two nodes** NCCL's own choice is a tree, which sends fewer bytes over the rails than a ring does. The busbw of a tree can
 exceed the rate of the rails, so it says little about them. busbar therefore requests a ring on two nodes, and refuses another

@@ -1,4 +1,4 @@
-"""Repair a stack's state after an engine was killed, so that `up` and `down` run again: python -m tools.repair_state STACK.
+"""Repair a stack's state after an engine was killed, so that `up` and `down` work again: python -m tools.repair_state STACK.
 
 A state file that was truncated (the disk was full) is restored from the backup that the engine makes before each write, and the
 lock of an engine that has exited is removed. The lock of a running update stays, and so does everything in a backend that is

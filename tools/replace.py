@@ -78,7 +78,7 @@ def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, s
     listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]
     ids = [one["id"] for one in listed if one["display-name"] == node["name"]]
     if not ids:
-        raise RefusedError(f"{node['name']} is not in its pool any more; run make up, which measures the pool's present nodes")
+        raise RefusedError(f"{node['name']} is not in its pool any more; run make up, which measures the pool's current nodes")
     which = ["--instance-pool-id", pool["instancePools"][0]["id"], "--instance-id", ids[0]]
     how = ["--is-auto-terminate", "true", "--is-decrement-size", "true" if smaller else "false"]
     run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how])

@@ -56,7 +56,7 @@ def _cycle(stage: Stage, say: Say) -> None:
 
 
 def _seconds_until(holds: Callable[[], bool], what: str, began: float) -> float:
-    """Return when a condition holds, in seconds since `began`."""
+    """Wait until a condition holds; return the seconds since `began`."""
     while not holds():
         if time.monotonic() > began + _PATIENCE_S:
             sys.exit(f"not within {_PATIENCE_S} s: {what}")

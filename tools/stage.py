@@ -214,7 +214,7 @@ class Stage:
         return ("--stack", self.stack, "--config-file", str(self.folder / "config" / f"Pulumi.{self.stack}.yaml"))
 
     def again(self) -> Finished:
-        """Update the stack with its present stack file, which a tool may have changed."""
+        """Update the stack with its current stack file, which a tool may have changed."""
         return self.command(*self.door, "pulumi", "up", *self._where(), "--non-interactive", "--yes", "--skip-preview")
 
     def replace(self, node: str) -> Finished:

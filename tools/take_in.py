@@ -9,8 +9,8 @@ machines that already run (components/left_behind.py). These machines are added 
 reads their other properties, and the next update or destroy sees them.
 
 The engine's own `refresh --import-pending-creates` does not work: the snapshot after the refresh does not have the resources
-whose ids it was given, and no longer has their pending operations either (pulumi 3.259.0: of the pending operations,
-backend/snapshot.go keeps only those of type `creating`).
+whose ids were given, and no longer has their pending operations either (pulumi 3.259.0: the option changes the type of these
+operations to `importing`, and backend/snapshot.go keeps only pending operations of type `creating`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOTED = "BUSBAR_LEFT_BEHIND"
 
 
 def found(steps: list[Mapping[str, Any]], ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the resources that a preview with these `steps` would create and that already run: `ids` has their ids by URN.
+    """Return the resources that an update with these `steps` would create and that already run: `ids` has their ids by URN.
 
     Resources that the update would replace are not included: the state already has them.
     """

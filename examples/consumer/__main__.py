@@ -1,8 +1,8 @@
 """A second Pulumi program: takes the measured bandwidth of a cluster as an input, and stops if the bandwidth is too low.
 
 The program reads only the outputs of the cluster's stack, in version 1 (docs/outputs.schema.json). If `publicKey` is set, it
-also demands a certificate that this key signed, and takes the machines from the certificate. Then write access to the
-cluster's state, without the signing key, is not enough to make this program accept a slow cluster or other machines. If
+also demands a certificate that this key signed, and takes the machines from the certificate. In that case, somebody who can
+write to the cluster's state but lacks the signing key cannot make this program accept a slow cluster or other machines. If
 `asked` is set, the certificate must also be for that request.
 """
 

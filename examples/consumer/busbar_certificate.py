@@ -2,8 +2,8 @@
 
     cp busbar_certificate.py busbar_verify.py your-program/
 
-`busbar_verify.py` is a copy of benchmarks/records/verify.py. Both files need `pulumi` and `cryptography`. The check works in
-previews, too, because a preview knows the outputs of another stack.
+`busbar_verify.py` is a copy of benchmarks/records/verify.py. Together, the two files need `pulumi` and `cryptography`. The
+check works in previews, too, because a preview knows the outputs of another stack.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures a cluster as tutorials show it: an ssh loop on the bastion that handles one host after the other. Arguments: HOSTS (a
-# file of addresses, the head node's first), SOURCE (tar), MAKE (the make command), HERE (folder on the nodes), COMMANDS
-# (script), LIMIT (GB/s).
+# Measures a cluster in the way that tutorials show: an ssh loop on the jump host that handles one host after the other.
+# Arguments: HOSTS (a file of addresses, the head node's first), SOURCE (tar), MAKE (the make command), HERE (folder on the
+# nodes), COMMANDS (script), LIMIT (GB/s).
 set -euo pipefail
 list=$1 source=$2 make_words=$3 here=$4 commands=$5 limit=$6
 mapfile -t hosts <"$list"

@@ -85,7 +85,7 @@ class _Bench:
         self.steps = len(request.steps)
 
     def runs_s(self, name: str) -> float:
-        """Return how long (s) nccl-tests itself ran in the last round of method `name`; all methods run the same commands."""
+        """Return how long (s) nccl-tests itself ran in the latest round of method `name`; all methods run the same commands."""
         if name == "busbar":
             state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
             measured = json.loads(state["acceptance-measure"]["outputs"]["stdout"])

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 #: The text of nccl-tests is rounded to two decimals. So its numbers may differ from the JSON file, and from each other within a
 #: row, by at most this: an absolute difference, and a share.
 _ROUNDED, _SHARE = 0.02, 0.011
-#: All rails together must have sent at least the first share of a ring's bytes. Each rail must have sent at least the second
-#: share of the bytes of any other rail (docs/acceptance.md).
+#: All rails of a node together must have sent at least the first share of a ring's bytes. Each rail must have sent at least the
+#: second share of the bytes of any other rail of that node (docs/acceptance.md).
 _ENOUGH_BYTES, _IDLE = 0.8, 0.5
 
 
@@ -128,7 +128,7 @@ def _slow(its: dict[str, Any], step: Step, asked: Asked) -> Iterator[str]:
         yield f"{reached} is below the floor"
     usual, least = nvls_gb_s(asked.shape, asked.plan), fraction(asked.plan.end_bytes, NVLS)
     if step.stage == FREE and asked.nodes == 1 and usual and least and reached < least * usual:
-        yield f"{reached} although the switch reduces"
+        yield f"{reached} although the switch does the reduction"
     if step.stage == SPREAD and not its["spread"]["cv_pct"] <= 5.0:  # noqa: PLR2004 - docs/acceptance.md
         yield "unsteady"
     if step.stage in {NODE, RAILS}:

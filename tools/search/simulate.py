@@ -98,7 +98,7 @@ class Fabric:
         return sample.busbw_gb_s or 0.0
 
     def answer(self, trials: Iterable[Trial]) -> list[Sample]:
-        """Run `trials` at once. An intermittent fault is in all trials or in none, unless it is drawn for each trial."""
+        """Run `trials` together. An intermittent fault is in all trials or in none, unless it is drawn for each trial."""
         here = [fault for fault in self.faults if fault.by_trial or self._shows(fault)]
         together = list(trials)
         uplinks = self._uplinks(together)
@@ -108,7 +108,7 @@ class Fabric:
         return fault.active >= 1 or self._dice.random() < fault.active
 
     def _uplinks(self, trials: list[Trial]) -> dict[int, float]:
-        """Return how many edges leave each leaf at once.
+        """Return how many edges leave each leaf at the same time.
 
         If a trial uses only a share of the rails, each of its edges counts as that share of an edge.
         """
@@ -122,7 +122,7 @@ class Fabric:
         return load
 
     def _crossing(self, trial: Trial, uplinks: dict[int, float]) -> float:
-        """Return the share of a trial's rate that shared links leave."""
+        """Return which share of a trial's rate the shared links allow."""
         leaves = {node // self.leaf for one, other in _edges(trial.nodes) for node in (one, other)} if self.leaf else set()
         if len(leaves) < 2:  # noqa: PLR2004 - the trial stays on one leaf
             return 1.0

@@ -1,4 +1,4 @@
-"""Reads what torchrun printed for one rank of ddp.py, or of the article's script: accuracies, time per epoch, NCCL's network.
+"""Reads what torchrun printed for one rank of ddp.py or of IIJ's script: accuracies, time per epoch, NCCL's network.
 
 kubectl --namespace busbar-ddp logs busbar-ddp-0-xxxxx | python3 read_log.py
 """
@@ -65,7 +65,7 @@ def sentences(log: Log) -> list[str]:
     """Return the results in words, with the article's numbers if they can be compared."""
     lines = [f"an epoch took {log.epoch_s:.2f} s" if log.epoch_s is not None else "the log has no two successive epochs"]
     lines += [f"NCCL used {', '.join(log.networks)}"] if log.networks else []
-    lines += ["the ranks' gradients are averaged: they are equal after each step"] if log.averaged else []
+    lines += ["the ranks' gradients are averaged: before training, they were equal after averaging"] if log.averaged else []
     if log.losses:
         first, last = min(log.losses), max(log.losses)
         lines.append(f"loss {log.losses[first]:g} in epoch {first}, {log.losses[last]:g} in epoch {last}")
