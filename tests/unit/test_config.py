@@ -266,6 +266,13 @@ def test_a_wrong_value_hides_no_other_mistake_in_its_group_or_in_another_group(c
     assert all(one.startswith(sentence) for one, sentence in zip(said, sentences, strict=True)), said
 
 
+def test_a_refused_default_is_named_by_its_key_and_hides_no_other_mistake(monkeypatch):
+    """The usual public key is missing, on a machine whose user has no ed25519 key."""
+    monkeypatch.setenv("HOME", "/nonexistent")
+    said = refused(oci={"access": {"publicKey": DEFAULT}, "pools": [{"nodes": 1}]})
+    assert [one.partition(" ")[0] for one in said] == ["oci.access.publicKey", "oci.pools[0].nodes"], said
+
+
 @pytest.mark.parametrize(
     ("changes", "path"),
     [

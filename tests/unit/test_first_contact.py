@@ -118,7 +118,7 @@ def test_the_calls_to_a_node_share_one_connection_after_the_node_has_booted(cont
     assert sharing == [False, True, True, True], of_head
 
 
-def test_a_program_has_finished_although_a_leftover_process_keeps_the_stderr_of_the_program_open():
+def test_a_program_counts_as_finished_although_a_leftover_process_keeps_the_stderr_of_the_program_open():
     status, out, err = ssh_way.run_here(["sh", "-c", "echo why >&2; sleep 60 >/dev/null & echo $!"], "", 5)
     os.kill(int(out), signal.SIGKILL)
     assert (status, err) == (0, "why\n")
@@ -185,7 +185,7 @@ def test_machines_that_are_not_alike_are_refused_with_their_difference(contact):
     assert "the hosts are not alike: b has 4 x NVIDIA H100 80GB HBM3, and a has 8 x NVIDIA H100 80GB HBM3" in found.stderr
 
 
-def test_the_jump_hosts_key_is_pinned_too_and_the_file_of_keys_is_gone_afterwards(contact, tmp_path):
+def test_the_jump_hosts_key_is_pinned_too_and_the_temporary_known_hosts_file_is_deleted_afterwards(contact, tmp_path):
     jump = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
     keep = f"cat $(sed -n 's/.*UserKnownHostsFile //p' {tmp_path}/config) > {tmp_path}/kept 2>/dev/null\n"
     copy = f"for word in $(tail -n 1 {tmp_path}/calls); do case $word in */config) cp $word {tmp_path}/config ;; esac; done\n"
@@ -339,7 +339,7 @@ def test_the_front_end_is_the_interface_of_the_address_or_else_of_the_default_ro
     assert (facts["front"], facts["network"]) == (front, network)
 
 
-def test_joining_twice_adds_each_line_once_and_keeps_existing_lines(tmp_path):
+def test_joining_a_node_twice_adds_each_ssh_key_once_and_keeps_existing_lines(tmp_path):
     folder = tmp_path / ".ssh"
     folder.mkdir()
     (folder / "authorized_keys").write_text("# mine\nssh-rsa AAAA me")  # no newline at its end

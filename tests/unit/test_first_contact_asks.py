@@ -32,7 +32,7 @@ HCAS = sorted(GPU4.rdma.hca) if GPU4.rdma else []
         (STANDING | {"shape": None}, {"hcas": [], "first_boot": False, "mpi": ["/opt/mpi"]} | FACTS),
     ],
 )
-def test_rails_are_requested_only_from_several_nodes_while_facts_are_requested_only_if_needed(
+def test_rails_are_awaited_only_on_several_nodes_and_facts_are_requested_only_if_shape_or_network_is_unknown(
     changes: dict[str, Any], asked: dict[str, Any]
 ):
     assert ready.request(replace(NEW, **changes), 7) == asked | {"timeout_s": 7}

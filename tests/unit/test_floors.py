@@ -173,13 +173,13 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
         *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
-    # Rehearsed existing hosts have OCI's shapes, images and agent; the entry imports nothing else that belongs to one cloud.
+    # Rehearsed existing hosts have OCI's shapes, images and agent; rehearsal/entry imports nothing else of a single cloud.
     "rehearsal/entry": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes", "rehearsal.entry"),
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
     },
     "rehearsal/enter": {"rehearsal.entry"},
-    # It imports the SDKs for the programs that it forks.
+    # The program server imports the SDKs for the programs that it forks.
     "rehearsal/engine/language/program_server.py": {"pulumi_aws", "pulumi_command", "pulumi_oci", "pydantic", "yaml"},
     "rehearsal/engine": {"rehearsal.engine", "rehearsal.protocol", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
@@ -227,7 +227,7 @@ def dynamic(call: ast.Call) -> str | None:
 
 
 def named(node: ast.AST, package: str) -> Iterator[str]:
-    """Yield the modules that one syntax node of a module in that package imports."""
+    """Yield the modules that one syntax node of a module in the package `package` imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):

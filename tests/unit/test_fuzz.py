@@ -26,7 +26,7 @@ def test_every_measurement_is_judged_correctly_before_the_measurement_is_damaged
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_inputs_that_once_crashed_or_passed_wrongly_get_the_verdict_short_or_unknown(path):
+def test_inputs_that_once_caused_a_crash_or_a_false_pass_get_the_verdict_short_or_unknown(path):
     case = read(path)
     base = BASES[case.base]
     assert case.failure in {CRASH, FALSE_PASS}

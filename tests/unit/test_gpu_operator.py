@@ -46,7 +46,7 @@ def found() -> list[dict[str, Any]]:
     return operator.documents(RENDERED, "gpu-operator", LABELS, "this-machine")
 
 
-def test_without_helms_hooks_the_order_is_namespace_then_definitions_then_others_then_custom_objects():
+def test_hooks_of_helm_are_left_out_and_the_order_is_namespace_then_definitions_then_others_then_custom_objects():
     assert [one["kind"] for one in found()] == ["Namespace", "CustomResourceDefinition", "Deployment", "ClusterPolicy"]
     assert vendors.summary(found()) == "4 objects: 1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
 
@@ -218,7 +218,7 @@ def test_destroy_deletes_the_stacks_labelled_objects_in_reverse_order(cluster, m
     assert not cluster.objects
 
 
-def test_destroy_keeps_objects_that_another_machine_has_applied_since(cluster, monkeypatch, capsys):
+def test_destroy_keeps_objects_that_another_machine_applied_last(cluster, monkeypatch, capsys):
     kubernetes_operator.main(ASK)
     there = dict(cluster.objects)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])

@@ -22,7 +22,7 @@ SCRIPT = "hash.7/job.17/script"
 
 
 class Machine:
-    """A controller with its own disk, and the home file system that it shares with the others.
+    """A controller with its own disk, and the home file system that it shares with the other controllers.
 
     Attributes:
         state: folder of slurmctld's state.
@@ -89,7 +89,9 @@ def test_a_new_controller_waits_for_the_last_copy_of_the_earlier_controller_whic
     assert handover.is_given(str(first.local))
     assert second.files() == {"job_state", "node_state", SCRIPT}
     assert (second.state / "job_state").read_text() == "jobs 17 and 18"
-    assert handover.is_second(second.place, second.name, str(second.local)), "until the machines are ended"
+    assert handover.is_second(second.place, second.name, str(second.local)), (
+        "until the machines of the first controller are terminated"
+    )
     handover.ended(str(second.local))
     assert not handover.is_second(second.place, second.name, str(second.local))
 

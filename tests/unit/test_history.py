@@ -225,7 +225,7 @@ def test_the_limit_is_computed_only_from_runs_that_passed():
 
 
 @given(st.lists(st.floats(1, 1000), min_size=5, max_size=40))
-def test_the_limit_is_at_least_four_percent_below_the_higher_median_of_first_and_last_passes(numbers):
+def test_the_limit_is_at_least_four_percent_below_the_higher_of_the_medians_of_first_and_last_passes(numbers):
     found = required([made(1, number) for number in numbers]).busbw_gb_s
     compared = [numbers] if len(numbers) < 10 else [numbers[:5], numbers[-10:]]
     assert found <= max(median(one) for one in compared) * 0.96 * (1 + 1e-9)

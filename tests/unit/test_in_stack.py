@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Checkout:
-    """A copy of the files that tools/in-stack reads. Its door into the rehearsal only prints the command."""
+    """A copy of the files that tools/in-stack reads. The copy's rehearsal/enter only prints the command that it should run."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "checkout"
@@ -90,7 +90,7 @@ def test_make_creates_a_stack_in_another_backend_and_then_works_on_it(checkout, 
         assert "entered: pulumi preview --stack dev" in done.stdout
 
 
-def test_make_works_on_a_stack_in_the_checkouts_own_state_even_if_its_copy_of_the_stack_file_is_lost(checkout):
+def test_make_works_on_a_stack_in_the_checkouts_own_state_even_if_makes_copy_of_the_stack_file_is_lost(checkout):
     for _ in range(2):
         done = checkout.run("tools/in-stack dev preview", None)
         assert done.returncode == 0, done.stderr

@@ -56,7 +56,7 @@ def slowed(one: dict[str, Any], factor: float, which: slice = slice(None), place
             row[place] = [row[place][0] / factor, row[place][1] * factor, row[place][2] * factor, row[place][3]]
 
 
-# Collectives that do not decide, and sizes
+# Collectives other than the deciding one, which is judged by the gate; message sizes
 
 EVERYTHING = Asked(Measure(sizes=Sizes(from_bytes=1024**2, to_bytes=8 * GIB), iterations=1, warmup=1), H100, 16)
 

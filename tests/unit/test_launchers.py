@@ -75,7 +75,7 @@ def test_ranks_on_all_nodes_are_counted_as_nodes_times_ranks_per_node(kind):
         assert "-np 6 -npernode 2 --hostfile /x/hosts" in " ".join(words)
 
 
-def test_ranks_for_some_nodes_run_only_on_these_nodes_and_in_the_given_order(kind):
+def test_ranks_for_some_nodes_are_placed_only_on_these_nodes_in_the_given_order(kind):
     if kind == "pyxis":
         return  # Slurm starts ranks on all nodes of its job
     words = launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)])

@@ -64,7 +64,7 @@ def test_a_users_limit_is_compared_with_the_row_of_the_limits_own_message_size(s
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.851, "pass"), (0.849, "short")])
-def test_the_gate_is_exactly_85_percent_of_the_line_rate(share, verdict):
+def test_the_gate_of_large_messages_is_exactly_85_percent_of_the_line_rate(share, verdict):
     assert state(document(share=share), "bandwidth") == verdict
 
 

@@ -201,7 +201,9 @@ def _built():
     return BUILT
 
 
-def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(tmp_path, monkeypatch):
+def test_looks_that_are_kept_for_the_next_run_are_corrected_for_the_time_that_ranks_waited_for_processors(
+    tmp_path, monkeypatch
+):
     """Slow looks of the first run may be excused because the machine was busy.
 
     Without the correction, these looks would give healthy hosts the verdict `short` in the second run.

@@ -127,7 +127,7 @@ def test_each_named_node_has_one_pod_which_shares_the_node_with_no_other_pod():
     )
 
 
-def test_the_launcher_of_an_mpi_job_has_no_gpus_and_no_labels_but_its_workers_equal_the_pods_of_a_job():
+def test_the_launcher_of_an_mpi_job_has_neither_gpus_nor_labels_while_its_workers_equal_the_pods_of_a_job():
     replicas = one("mpi-operator", "MPIJob")["spec"]["mpiReplicaSpecs"]
     assert (replicas["Worker"]["replicas"], replicas["Launcher"]["replicas"]) == (2, 1)
     worker = replicas["Worker"]["template"]

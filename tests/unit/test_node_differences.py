@@ -163,7 +163,7 @@ def test_of_more_than_sixteen_nodes_only_the_nodes_that_sent_least_are_listed():
     assert next(iter(moved.tx_bytes)) == "n31"
 
 
-def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_these_nodes_are_listed():
+def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_stand_in_the_list():
     rails = [f"rdmap{number}" for number in range(32)]
     sent = {f"n{number}": dict.fromkeys(rails, 1000) for number in range(16)}
     sent["n7"]["rdmap3"] = 1  # one rail of this node was hardly used

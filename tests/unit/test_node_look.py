@@ -126,7 +126,7 @@ def test_a_refused_login_is_retried_unless_the_nodes_host_key_is_pinned(monkeypa
         Answers(monkeypatch, 255, "", said).look()
 
 
-def test_the_facts_program_gets_the_nodes_address_while_only_its_last_line_of_output_is_read(monkeypatch):
+def test_the_facts_program_gets_the_nodes_address_and_only_the_last_line_of_the_programs_output_is_read(monkeypatch):
     answers = Answers(monkeypatch, 0, f"a banner\n{json.dumps(FACTS)}\n")
     found = answers.look(first_boot=False, facts="PROGRAM", mpi=["/mpi*"], hcas=["m0"])
     assert found == node_look.Seen("ssh-ed25519 AAAAPinned", FACTS)
@@ -220,7 +220,7 @@ def test_the_message_of_a_failed_command_is_the_last_line_of_its_error_output(er
     assert ssh_way.words(err) == last
 
 
-def test_a_node_that_cannot_join_is_named_with_its_output(monkeypatch):
+def test_a_node_on_which_public_keys_cannot_be_installed_is_named_with_its_output(monkeypatch):
     def call(node: dict[str, str], _way: Any, command: str, _stdin: str) -> tuple[int, str, str]:
         if command == "sh -s":
             return 0, "ssh-ed25519 HEAD busbar-head\n", ""

@@ -275,7 +275,7 @@ def test_a_half_written_file_is_rewritten_completely(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["conf"]
 
 
-def test_the_owners_of_a_file_become_a_user_and_that_users_group(tmp_path, monkeypatch):
+def test_a_file_is_given_to_a_user_and_to_that_users_group(tmp_path, monkeypatch):
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr(node_setup.os, "chown", lambda *words: given.append(words))
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: pwd.struct_passwd(("slurm", "x", 7, 8, "", "/", "/bin/sh")))

@@ -1,4 +1,4 @@
-"""The tool that compares the times of older commits with those of this commit: environment, order of runs, table of times."""
+"""The tool that times `make` at older commits and at this commit: the order of the runs, and the table of medians."""
 
 from __future__ import annotations
 

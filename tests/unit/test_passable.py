@@ -43,7 +43,7 @@ def test_a_collective_without_a_published_busbw_needs_a_gate():
 
 
 @pytest.mark.parametrize(("key", "check"), [("spreadIterations", "spread"), ("looks", "looks")])
-def test_a_measurement_that_is_left_out_but_may_not_be_skipped_is_refused(key, check):
+def test_a_measurement_that_is_left_out_but_must_not_be_skipped_is_refused(key, check):
     (sentence,) = said(measure={key: 0})
     assert sentence.startswith(f"measure.{key} is 0, so ")
     assert sentence.endswith(f"add {check} to accept.allowSkipped")

@@ -58,7 +58,7 @@ def test_a_link_that_matches_the_data_sheet_and_the_port_is_no_difference():
         ),
     ],
 )
-def test_a_link_slower_than_the_link_of_the_shape_is_named_with_both_values(its, sentence):
+def test_a_link_slower_than_its_data_sheet_or_its_port_is_named_with_both_values(its, sentence):
     assert said(node(**its)) == [sentence]
 
 

@@ -84,7 +84,7 @@ def test_on_efa_the_check_is_skipped_with_the_reason():
     assert check.why[1:] == (f"mlx5_0 from inst-0 to inst-1: {why}",)
 
 
-def test_rails_that_cannot_be_tried_hide_no_rail_that_is_not_reached():
+def test_a_rail_that_is_not_reached_is_short_even_if_other_rails_cannot_be_tried():
     untried, lost = rail(reached=None, gbit_s=None, untried=True), rail(reached=None, gbit_s=None, why="rping: no route")
     assert found(proofs(lost, untried, reached=0, measured=0, untried=31)).state == "short"
     assert found(proofs(untried, reached=0, measured=0, untried=31)).state == "short"

@@ -99,7 +99,7 @@ def test_a_published_run_that_uses_only_half_of_its_rails_is_short_and_the_reaso
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
-def test_a_published_run_over_tcp_is_short_because_nccl_used_an_interface(row):
+def test_a_published_run_over_tcp_is_short_because_nccl_used_eth0(row):
     line = whole(row, 0.16)
     for sent in line["transport"]["tx_bytes"].values():
         moved = sum(sent.values())
@@ -147,7 +147,7 @@ def test_a_single_machine_whose_gpus_exchange_through_main_memory_is_short_and_t
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
 def test_the_gate_of_a_single_machine_is_slightly_below_the_published_number(row):
-    """A machine with half of its NVLinks must fail. Other faults lower busbw less, so the gate must be close to that number."""
+    """A machine with half of its NVLinks must fail. Other faults cost less busbw, so the gate is near the published number."""
     limit = gate(plan(row), row.shape, 1).limit_gb_s
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 

@@ -1,4 +1,4 @@
-"""Records beside the stack: each run is kept once, compared with earlier runs, signed if the run passed, and drawn.
+"""Records beside the stack: each run is kept once, compared with earlier runs, signed if the run passed, and drawn in a report.
 
 A failure to read, write, sign or draw is a warning, and does not change the verdict.
 """

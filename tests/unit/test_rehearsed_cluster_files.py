@@ -48,7 +48,7 @@ def test_a_rehearsed_irdma_device_has_exactly_the_counters_of_its_driver():
     assert not [path for path in folders if "/counters/" in path]
 
 
-def test_the_stack_file_and_the_site_describe_the_same_cluster():
+def test_the_stack_file_and_the_site_file_describe_the_same_cluster():
     site = Site.read(ROOT / "rehearsal" / "entry" / "sites" / "kubernetes.json")
     group = yaml.safe_load((ROOT / "Pulumi.kubernetes.yaml").read_text())["config"]["busbar:kubernetes"]
     assert group["nodes"] == list(site.hosts)
@@ -64,7 +64,7 @@ def test_a_site_with_an_unknown_shape_is_refused_with_the_shapes_of_the_catalogu
         Site.read(tmp_path / "site.json")
 
 
-def test_the_two_sites_differ_only_in_multus_while_rehearsed_images_match_the_releases():
+def test_the_two_site_files_differ_only_in_secondary_networks_while_rehearsed_images_match_the_releases():
     sites = ROOT / "rehearsal" / "entry" / "sites"
     whole, bare = (Site.read(sites / name) for name in ("kubernetes.json", "kubernetes-default-network.json"))
     assert bare == dataclasses.replace(whole, secondary_networks=False)

@@ -1,4 +1,4 @@
-"""Resources that a destroy left are shown. They are deleted only on request, and only once the machines are gone."""
+"""Resources that a destroy left behind are listed. They are deleted only on request, and only once the machines are gone."""
 
 from __future__ import annotations
 

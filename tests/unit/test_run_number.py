@@ -1,4 +1,4 @@
-"""`make measure` raises `measure.run` once, for this and later updates by make until a destroy; the stack file stays."""
+"""`make measure` raises `measure.run` by 1, for this and later updates by make until a destroy; the stack file is unchanged."""
 
 from __future__ import annotations
 

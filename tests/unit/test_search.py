@@ -61,7 +61,7 @@ def named(fabric: Fabric, **known: float):
 def excused(trial: Trial, chance: random.Random) -> Sample:
     """Return the runner's report on healthy hosts whose ranks waited for processors.
 
-    The numbers of rings and of a few pairs are exactly at the limit; the numbers of the other pairs are above it.
+    The busbw of rings and of a few pairs is exactly the limit of a pair; the busbw of the other pairs is above that limit.
     """
     if len(trial.nodes) > 2 or chance.random() < 0.1:
         return Sample(trial, 0.02125, "0.0194 GB/s while its ranks waited for processors")
@@ -442,7 +442,7 @@ def test_shared_links_of_a_healthy_fabric_cause_no_blame(shared):
 
 
 def test_on_a_leaf_of_two_nodes_the_healthy_neighbour_of_a_bad_node_is_not_blamed():
-    """The neighbour is slow with every other node in a full round, but only with the bad node in a sparse round."""
+    """The neighbour is slow with all nodes while many pairs run, but only with the bad node while few pairs run."""
     scores = Case(64, 12, (1,), ("node",), leaf=2, spine=0.5, short=True).scores()
     assert [(one.right, one.wrong, one.missed) for one in scores] == [(1, 0, 0)] * 12
 

@@ -140,7 +140,7 @@ def test_a_round_is_one_run_however_many_pairs_the_round_has(fabric):
 
 
 def test_all_rounds_share_one_connection_to_each_of_the_other_nodes():
-    with tempfile.TemporaryDirectory() as short:  # a socket's path may have 104 bytes
+    with tempfile.TemporaryDirectory() as short:  # a socket's path must be shorter than 104 bytes
         three = Fabric(Path(short), 3)
         ssh = three.home / "bin" / "ssh"
         ssh.write_text(ssh.read_text().replace("#!/bin/sh\n", f'#!/bin/sh\necho "$@" >> {three.home}/dialled\n'))
@@ -172,7 +172,7 @@ def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_the_pair
 @pytest.mark.parametrize(
     ("factor", "waited", "scale", "kinds"),
     [
-        (0.8, 0.3, 4000, []),  # waiting explains more than what is missing to the limit of 85 GB/s
+        (0.8, 0.3, 4000, []),  # waiting explains more than the shortfall below the limit of 85 GB/s
         (0.8, 0.01, 4000, ["link"]),
         (0.5, 0.3, 4000, ["link"]),
         (0.8, 0.3, None, ["link"]),  # on real hardware, waiting excuses nothing

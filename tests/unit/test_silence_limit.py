@@ -47,9 +47,9 @@ def test_a_collective_without_a_prediction_has_the_silence_limit_of_a_collective
 
 
 def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_rate_still_give_a_number():
-    """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms.
+    """At 200 GB/s an operation of 8 GiB on 16 ranks takes 81 ms; on a healthy fabric it is expected to take 87 ms.
 
-    The limit allows 2 x 26 operations that are 150 times slower: 627 s.
+    The limit allows 121 s for the start, and 2 x 26 operations that are 150 times slower: 796 s in all.
     """
     (step,) = [
         one for one in steps.steps(a_plan(end_bytes=8 << 30, iterations=20, warmup=5), GPU4, 2) if one.name == "all_reduce"

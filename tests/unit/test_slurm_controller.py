@@ -311,7 +311,9 @@ def test_a_login_node_gets_the_munge_key_and_the_files_of_slurms_commands_but_no
     assert base64.b64decode(its["key"]) == b"munge"
 
 
-def test_if_the_home_file_system_was_mounted_once_nothing_is_installed_until_it_is_mounted_again(machine, monkeypatch):
+def test_a_home_file_system_that_was_mounted_at_the_first_installation_must_be_mounted_at_later_installations(
+    machine, monkeypatch
+):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     (machine / "own.pyz").write_bytes(b"zip")
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(machine))
@@ -333,7 +335,7 @@ def second(machine, monkeypatch) -> Path:
     return Path(machine)
 
 
-def test_a_second_controller_ends_the_machines_of_the_first_one_before_slurmctld_starts(second, monkeypatch):
+def test_a_second_controller_terminates_the_machines_of_the_first_one_before_slurmctld_starts(second, monkeypatch):
     done: list[str] = []
     monkeypatch.setattr(node_setup, "set_up", lambda given: done.extend(given["units"]))
     monkeypatch.setattr(earlier_launches, "end", lambda _: done.append("ended") or "")
@@ -341,10 +343,12 @@ def test_a_second_controller_ends_the_machines_of_the_first_one_before_slurmctld
     controller.install(document(second), str(second / "own.pyz"), calm)
     assert done == ["ended", "slurmctld.service", "adopted"]
     controller.install(document(second), str(second / "own.pyz"), calm)
-    assert done == ["ended", "slurmctld.service", "adopted", "slurmctld.service"], "it has no launches yet"
+    assert done == ["ended", "slurmctld.service", "adopted", "slurmctld.service"], (
+        "it replaced the first one already, and has no launches yet"
+    )
 
 
-def test_the_machines_of_the_first_controller_are_ended_although_the_first_try_was_interrupted(second, monkeypatch):
+def test_the_machines_of_the_first_controller_are_terminated_although_the_first_try_was_interrupted(second, monkeypatch):
     calls: list[str] = []
 
     def end(_: Cloud) -> str:
@@ -370,7 +374,7 @@ def test_nothing_is_installed_on_a_controller_from_which_another_one_has_taken_o
 
 
 @pytest.mark.usefixtures("jobs")
-def test_other_tags_are_refused_while_machines_have_the_present_tags(machine):
+def test_changed_tags_are_refused_while_machines_have_the_old_tags(machine):
     def tagged(name: str) -> str:
         given = json.loads(shrunk(machine, 4))
         given["settings"]["cloud"] = {"tags": {"busbar:cluster": name}}

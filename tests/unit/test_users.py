@@ -510,7 +510,7 @@ def test_a_copy_of_the_directory_that_users_other_than_root_can_write_is_neither
 
 
 def test_an_interrupted_restore_of_users_is_continued_by_the_next_set_up(monkeypatch, tmp_path):
-    """Otherwise the copy would be replaced by the part of the users that the directory has."""
+    """Otherwise a new copy, with only the users that are restored already, would replace the complete copy."""
     copy = [{"dn": [f"uid={name}"]} for name in ("alice", "bob")]
     there: list[dict[str, list[str]]] = []
 

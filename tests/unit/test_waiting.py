@@ -1,4 +1,4 @@
-"""A rehearsal whose ranks waited is judged unknown if waiting may explain the loss; waiting never excuses real hardware."""
+"""A rehearsal whose ranks waited for processors is unknown if waiting may explain the loss; it never excuses real hardware."""
 
 from __future__ import annotations
 
