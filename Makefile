@@ -6,7 +6,7 @@ RUN   := . tools/env && tools/in-stack $(STACK)
 .PHONY: help kubernetes on-demand rehearsal setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare older
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
 setup: ## install what this machine lacks: engine, Python packages, the rehearsal's Debian packages
 	@tools/setup engine python rehearsal

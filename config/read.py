@@ -16,7 +16,7 @@ from config import judgeable, monitoring_rules
 from config import rules as stack_rules
 from config.accept import Accept
 from config.measure import Measure
-from config.model import Model, UnreadError, fields_by_key, inner, read_strictly
+from config.model import Model, UnreadError, fields_by_key, inner, key_of, read_strictly
 from config.monitoring import Monitoring
 from config.records import Records
 from config.refused import rest
@@ -101,8 +101,24 @@ def group(key: str, model: type[Model], text: str) -> tuple[Model, list[str]]:
     except ValidationError as error:
         errors = error.errors()
     unknown = [one["loc"] for one in errors if one["type"] == "extra_forbidden"]
-    wrong = [one["loc"] for one in errors if one["type"] != "extra_forbidden"]
+    mistakes = [one for one in errors if one["type"] != "extra_forbidden"]
+    for one in mistakes:
+        one["loc"] = _as_typed(model, one["loc"])
+    wrong = [one["loc"] for one in mistakes]
     return rest(model, text, wrong, unknown), [_sentence(key, model, one) for one in errors]
+
+
+def _as_typed(model: type[Model], loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Return the path of an error with keys as typed: if a field's default is refused, pydantic gives the field's name."""
+    here: type[Model] | None = model
+    typed: list[int | str] = []
+    for step in loc:
+        if isinstance(step, str) and here is not None:
+            step = key_of(step) if step in here.model_fields else step  # noqa: PLW2901 - the same step, by its key
+            info = fields_by_key(here).get(step)
+            here = inner(info.annotation) if info else None
+        typed.append(step)
+    return tuple(typed)
 
 
 def _path(key: str, loc: tuple[int | str, ...]) -> str:

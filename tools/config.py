@@ -57,8 +57,8 @@ def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Quest
         return [
             Question(
                 "way",
-                "the control plane's host, where kubectl works, as user@address, or - for this machine",
-                "root@10.138.61.49",
+                "the control plane's host, where kubectl works, such as root@10.138.61.49, or - for this machine",
+                "-",
             ),
             Question("server", "API server, as kubectl cluster-info shows it, such as https://10.138.61.49:6443"),
             Question("machines", "nodes with GPUs, separated by commas, such as gpu0,gpu1"),

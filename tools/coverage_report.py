@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Folder in which every measured process leaves a file.
 DATA = ROOT / ".busbar" / "coverage"
 #: The product. The rehearsal and the tools only test it, and programs that tests start are not measured.
-PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "scheduler")
+PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "manifests", "scheduler")
 
 
 def begin() -> Callable[[], None]:
