@@ -6,7 +6,8 @@ from cloudinit.mounts import Mount, mounted
 from cloudinit.steps import Step
 
 _OWN_HOMES = "/var/lib/busbar/home"
-#: Folders in the login user's shared home that each machine replaces with its own: SSH keys, and files that busbar writes.
+#: Folders of the login user's shared home over which each machine mounts a folder from its own disk: SSH keys, and files that
+#: busbar writes.
 _OWN_PARTS = (".ssh", ".busbar")
 
 
@@ -80,7 +81,10 @@ done
 
 
 def shared_folder(login: str, at: str) -> Step:
-    """Give the login user a folder in the shared home folders at `at`, at one path on all machines; ~/shared links to it."""
+    """Create the login user's folder on the file system that is mounted at `at`; ~/shared is a link to this folder.
+
+    The folder has the same path on all machines.
+    """
     return Step("shared-folder", f"{_made(login, at)}\n{_linked(login, at)}\n")
 
 
@@ -92,8 +96,9 @@ def _made(login: str, at: str) -> str:
     """Return the shell commands that create the login user's folder in the shared home folders at `at`.
 
     Several machines may run these commands at the same time, and later machines find the folder. If the file system is not at
-    /home, every user may be able to write to it. So the commands stop at a symbolic link, or at a folder that root does not
-    own: a user could have created the link or the folder, and the link could point anywhere.
+    /home, every user may be able to write to it. So the commands stop if the folder
+    above the login user's folder is a symbolic link or does not belong to root: a user could have created it, and a link could
+    point anywhere.
     """
     every, own = f"{at}/.shared", _shared(login, at)
     return f"""

@@ -59,7 +59,7 @@ _EVERY_PORT = (-1, -1)
 
 
 def own_group(*rules: GroupRule) -> SecurityGroup:
-    """Return a security group of the VPC `VPC`, with these rules."""
+    """Return an existing security group in the VPC whose id is in the constant `VPC`, with these rules."""
     return SecurityGroup(VPC, rules)
 
 

@@ -49,7 +49,7 @@ def explain(text: str, shape: Shape, nodes: int) -> str:
     switches = _SWITCHES in text
     lines = [_sentence(rows[-1], name, shape, nodes, switches=switches) if rows else "the log has no out-of-place numbers"]
     lines += [f"  - {sentence}" for sentence in odd]
-    lines.append("  - a log shows no byte counters, so which way the bytes went is not proven" + _network(run))
+    lines.append("  - a log shows no byte counters, so it is not proven that the rails carried the bytes" + _network(run))
     return "\n".join([*lines, "", *_picture(rows, name, shape, nodes)])
 
 
@@ -84,7 +84,7 @@ def _contradictions(run: Transcript, rows: list[Row], name: str, ranks: int) -> 
     found = []
     listed = {(one.host, one.device) for one in run.devices}
     if listed and len(listed) != ranks:
-        found.append(f"the run used {len(listed)} GPUs, but these machines have {ranks}")
+        found.append(f"the run used {len(listed)} GPUs, but the given nodes of this shape have {ranks}")
     wrong = sum(place.wrong or 0 for row in rows for place in (row.out_of_place, row.in_place) if place)
     if wrong:
         found.append(f"{wrong} elements arrived with wrong values")

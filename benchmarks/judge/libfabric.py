@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from catalogue import Shape
 
-#: aws-ofi-nccl logs the provider since 1.0, the number of devices since 1.2, and the fabric since libfabric 2.0.
+#: The plugin aws-ofi-nccl logs the provider since its version 1.0 and the number of devices since 1.2. With libfabric 2.0 or
+#: later it also logs the fabric's name.
 _SELECTED = re.compile(
     r"Selected [Pp]rovider is (?P<name>[^\s,]+)(?:, fabric is (?P<fabric>\S+))?(?:.*\(found (?P<nics>\d+) nics\))?"
 )
-#: NCCL's name for the plugin; newer versions leave the vendor out.
+#: The plugin's name in NCCL's log; newer versions of the plugin leave AWS out of the name.
 _NETWORK = re.compile(r"(?:AWS )?Libfabric")
 
 
@@ -53,7 +54,7 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     if wrong:
         return Told(wrong=tuple(dict.fromkeys(wrong)))
     if not found:
-        return Told(missing=f"NCCL did not log which provider carried its bytes; it must be {wanted}")
+        return Told(missing=f"NCCL did not log which provider carried its bytes; the provider must be {wanted}")
     fabric = ", ".join(sorted({str(match["fabric"]) for match in found if match["fabric"]}))
     return Told(
         proof=(f"NCCL used provider {wanted}{f' (fabric {fabric})' if fabric else ''} with {shape.rdma.ports} devices",)

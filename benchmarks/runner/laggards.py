@@ -15,7 +15,7 @@ _NAMED = 16
 
 
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
-    """Return a sentence for each rank that is halted or lags, and for each node that does not answer or lacks ranks.
+    """Return a sentence for each rank that is halted or lags, and for each node that is silent or on which ranks are missing.
 
     `program` is the path of the program that the ranks run. NCCL's client `ncclras` is taken from `nccl_home`, or from the PATH
     if `nccl_home` does not contain it.

@@ -1,4 +1,4 @@
-"""Names of EC2's quotas in vCPUs.
+"""Names of EC2's quotas that are counted in vCPUs.
 
 Source: Service Quotas console, "Amazon EC2"; EC2 user guide, "On-Demand Instance quotas" and "Spot Instance quotas".
 """

@@ -27,7 +27,8 @@ def chosen(wanted: Aws) -> Aws:
     """Return `wanted` with a zone.
 
     Raises:
-        pulumi.RunError: the stack file's values require a certain zone, no zone offers all types, or a look-up failed.
+        pulumi.RunError: other values of the stack file require that it also sets the zone; or no zone offers all types; or a
+            look-up failed.
     """
     if wanted.zone is not None:
         return wanted

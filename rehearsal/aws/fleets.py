@@ -149,7 +149,7 @@ def _counts(asked: Asked) -> Iterator[Problem]:
         yield refused(
             f"{path}.defaultTargetCapacityType",
             "NotRehearsed",
-            "In the rehearsal, only individual instances can use a Capacity Block, not fleets.",
+            "In the rehearsal, a fleet cannot use a Capacity Block; an instance that is launched by itself can.",
             501,
         )
         return

@@ -30,7 +30,8 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-#: The only version of EFA's installer that can be downloaded. Rehearsed AWS hosts have a copy of the files that it installs.
+#: The only version of EFA's installer that can be downloaded. The files that it installs are already on the host, in a folder
+#: from which it copies them.
 EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
 # The rehearsal's EFA installer knows only -y. It installs the same files that other images already contain.
@@ -40,8 +41,8 @@ _INSTALLER = """#!/bin/bash
 cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete."
 """
 #: Like the vendor's script, this script needs bash: it uses arrays and [[ ]], which dash does not support. It chooses devices
-#: as the FSx for Lustre user guide says in "Configuring EFA clients": by default the first and the last device, and for
-#: GPUDirect Storage all devices, or eight devices if there are 16 or 32.
+#: as the FSx for Lustre user guide says in "Configuring EFA clients": by default the first and the last device. For
+#: GPUDirect Storage it takes all devices, but only eight if there are 16 or 32.
 _EFA_LUSTRE = """#!/bin/bash
 # The rehearsal's setup of Lustre over EFA: LNet gets the devices, but no Lustre traffic is rehearsed.
 declare -a devices=() chosen=()
@@ -62,8 +63,9 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 """
 
 
-#: Files of the rehearsed nerdctl release, by path: programs that run the host's stand-ins, and containerd's unit at the path in
-#: the release notes. A stack file contains the checksum of the release, so the release must have the same bytes everywhere.
+#: Files of the rehearsed nerdctl release, by path: scripts that start the host's stand-ins, and containerd's systemd unit,
+#: which has the path that the release notes name. A stack file contains the checksum of the release, so the release must have
+#: the same bytes everywhere.
 NERDCTL = {
     "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
     "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',
@@ -115,7 +117,7 @@ def served(address: str) -> bytes | None:
 
 
 def _released(where: str) -> bytes | None:
-    """Return the content of a release's download URL."""
+    """Return the file at the download URL `where` of a project's release; None if there is none."""
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
         return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER}) if installer[1] == EFA_INSTALLER else None

@@ -2,7 +2,7 @@
 
 The cluster networks are found by their tags. Calls use REST over HTTPS, signed by `oci_identity`: the images' Python has no
 SDK, and ten calls do not need an SDK. Source: OCI API reference, Core Services API 20160918. A cluster network starts either
-all its machines or none. A launch may fail after the call returned, so the call returns no ids, and `listing` reports the
+all requested machines or none. A launch may fail after the call returned, so the call returns no ids, and `listing` reports the
 failure.
 """
 
@@ -45,8 +45,8 @@ try:
 except urllib.error.HTTPError:
     print("{}")
 """
-#: Levels of the RDMA network, the widest first, each with its key in the metadata: first the levels inside
-#: rdmaTopologyData, then the levels for machines whose metadata has no rdmaTopologyData.
+#: Levels of the RDMA network, each with its key in the metadata. The first row has the levels inside rdmaTopologyData; the
+#: second row is for machines whose metadata has no rdmaTopologyData. In each row, the widest level is first.
 _PARTS = (
     (("island", "customerHPCIslandId"), ("block", "customerNetworkBlock"), ("local", "customerLocalBlock")),
     (("block", "networkBlockId"), ("rack", "rackId")),
@@ -102,7 +102,7 @@ class Oci(Cloud):
         return []
 
     def zones(self, spec: Dict[str, Any]) -> Sequence[str]:
-        """Return the availability domains of a set."""
+        """Return the availability domains in which machines of a launch set may start."""
         return tuple(spec["domains"])
 
     def _grown(self, wanted: Launch) -> bool:
@@ -138,7 +138,7 @@ class Oci(Cloud):
         self._call("PUT", f"/clusterNetworks/{network}", {"freeformTags": tags, "instancePools": [{"id": pool, "size": size}]})
 
     def listing(self) -> Listing:
-        """Return machines of the cluster's networks, with their addresses; networks that will get no machines are deleted."""
+        """Return machines of the cluster's networks, with their addresses; also delete networks that will get no machines."""
         machines: List[Machine] = []
         failed: Dict[str, CloudError] = {}
         starting: List[str] = []
@@ -171,7 +171,9 @@ class Oci(Cloud):
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
     def adopt(self, launches: Dict[str, Dict[str, Any]], present: Sequence[Dict[str, Any]]) -> List[str]:
-        """Give pools present instance configurations; return the networks of those pools that referred to none of them.
+        """Give each pool the instance configuration that its launch set has now.
+
+        Return the networks of those pools that referred to an earlier configuration.
 
         OCI deletes no instance configuration to which a pool refers (409 Conflict, oci-hpc issue 11). A pool can be given
         another configuration, which affects only new machines (UpdateClusterNetworkInstancePoolDetails). This function changes

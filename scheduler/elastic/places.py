@@ -14,16 +14,19 @@ from scheduler.slurm_conf import MARK
 from scheduler.topology import Leaves, tree, unplaced
 
 NAME = "topology.conf"
-#: Shortest time between two questions to the cloud about one machine. It is also the shortest time from one change of
-#: topology.conf to the next if the cloud has reported no new place in between, for example if machines were only deleted.
+#: Shortest time between two questions to the cloud about one machine. Once the cloud reports a new place, topology.conf is
+#: rewritten at once; if machines were only deleted, it is rewritten at most once in this time.
 _PERIOD_S = 60
-#: A cloud may know a machine's place only some time after the launch (EC2: not while the machine is pending). The
-#: cloud is not asked any more when this long has passed since the launch.
+#: How long after the launch the cloud is asked for a machine's place. A cloud may know the place only some time after the
+#: launch (EC2: not while the machine is pending).
 _PATIENCE_S = 600
 
 
 def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
-    """Return topology.conf of all nodes; nodes without a machine, or in an unknown place, share one switch per set."""
+    """Return topology.conf of all nodes.
+
+    Nodes that have no machine, or whose machine is in an unknown place, are under a switch of their own for each launch set.
+    """
     machines = {node: its for batch in state.batches.values() for node, its in batch.machines.items()}
     leaves: Leaves = {}
     for one in sets.values():
@@ -49,7 +52,8 @@ def follow(work: Work) -> None:
         state.save()  # if this run is killed after it writes the file, the next run must still notify Slurm
     wanted = conf(work.settings.sets, state).encode()
     digest = _digest(wanted)
-    # From 23.11 on, Slurm restarts to read its files again; that should not coincide with the registration of new nodes.
+    # From version 23.11 on, slurmctld restarts when it is told to read its files again. It is told so only while no node
+    # starts, because nodes that start must register with slurmctld.
     if digest == state.topology or any(its.starts for its in work.slurm.states().values()):
         return
     node_setup.put(work.topology, wanted, 0o644, "root")
@@ -62,7 +66,7 @@ def _digest(content: bytes) -> str:
 
 
 def _learn(work: Work) -> bool:
-    """Ask for the places of machines that became nodes, until each place is known or `_PATIENCE_S` is over.
+    """Ask for the places that are still unknown, of machines that became nodes less than about `_PATIENCE_S` ago.
 
     Returns whether the cloud reported the place of any machine.
     """

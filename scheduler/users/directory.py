@@ -1,8 +1,8 @@
 """The user directory as OpenLDAP's files: its configuration, its first entries, its unit and its certificate request.
 
-The base and the group `privilege` are the same as in OCI's HPC stack (oci-hpc, roles/openldap and roles/privilege_group).
-Unlike in that stack, the group gives no permission, and there are no passwords: root administers the directory over the local
-socket, and nobody else may change it.
+The base and the group `privilege` are the same as in OCI's HPC stack (oci-hpc, roles/openldap and roles/privilege_group). Two
+things differ from that stack: the group gives no permission, and there are no passwords. Root administers the directory over
+the local socket, and nobody else may change it.
 """
 
 from typing import Dict, List, NamedTuple
@@ -18,14 +18,14 @@ UNIT = "busbar-directory.service"
 SLAPD = "/usr/sbin/slapd"
 #: Root on the local socket, as slapd names it (slapd(8), EXTERNAL over ldapi).
 ROOT = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
-#: Attributes that machines may read without a login. None of them is secret, and other attributes cannot be read.
+#: Attributes that machines may read without a login. None of them is secret. Only root on the controller can read others.
 READABLE = ("entry", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell", "memberUid", "ou")
-#: Maximum size of the database, a sparse file that uses no disk space in advance; the default, 10 MiB, suffices for some
-#: thousand users.
+#: Maximum size of the database: 1 GiB, because slapd's default of 10 MiB suffices only for some thousand users. The database is
+#: a sparse file, which uses no disk space in advance.
 _MOST_BYTES = 1 << 30
 #: Each machine keeps one connection or a few open, and slapd's default limit is 1024 files.
 _MOST_FILES = 65536
-#: A new controller gets a new certificate; no certificate may expire during a cluster's life.
+#: A controller keeps its certificate as long as it exists, so the certificate must be valid for longer than a cluster lives.
 CERTIFICATE_DAYS = 3650
 
 
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
         conf: OpenLDAP's folder in /etc, where mandatory access control lets slapd read.
         user: the user that slapd runs as; its group has the same name.
         modules: folder of slapd's modules.
-        module: whether the database backend is such a module.
+        module: whether the database backend is a separate module in that folder, and not a part of slapd.
     """
 
     conf: str
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Folder of this directory's own files."""
+        """Path of the folder with the files of this user directory, such as its configuration and certificate."""
         return f"{self.conf}/busbar"
 
     @property
@@ -96,7 +96,7 @@ def slapd_conf(where: Layout) -> str:
 
 
 def first_entries() -> List[Dict[str, List[str]]]:
-    """Return the entries of an empty directory, parents first."""
+    """Return the entries with which a new directory begins, parents first."""
     return [
         {"dn": [BASE], "objectClass": ["dcObject", "organization"], "dc": ["local"], "o": ["local"]},
         {"dn": [PEOPLE], "objectClass": ["organizationalUnit"], "ou": ["People"]},

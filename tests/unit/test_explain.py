@@ -51,7 +51,7 @@ def test_a_number_above_the_ring_ceiling_is_attributed_to_switches_where_nccl_co
 
 def test_a_log_from_other_machines_than_stated_is_detected_by_its_number_of_ranks():
     said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 4)
-    assert "the run used 16 GPUs, but these machines have 32" in said
+    assert "the run used 16 GPUs, but the given nodes of this shape have 32" in said
     assert "another number of ranks ran" in said
 
 

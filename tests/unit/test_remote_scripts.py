@@ -61,17 +61,17 @@ def test_the_wait_for_a_host_lasts_until_the_host_announces_itself():
 
 def test_a_failed_first_boot_stops_the_wait_and_names_the_failed_step():
     found = wait(server(b"SSH-2.0-OpenSSH_9.2p1\r\n", b"SSH-2.0-OpenSSH_9.2p1 busbar-failed:publish-host-key\r\n"), 20)
-    assert found.returncode == 0, "the next Command, which can log in, reports the reason"
+    assert found.returncode == 0, "the next Command, which can log in, reports why the first boot failed"
     assert json.loads(found.stdout) == {"failed": "publish-host-key", "host": "127.0.0.1"}
 
 
-def test_the_wait_for_a_host_that_never_announces_itself_fails_with_the_last_greeting_of_the_host():
+def test_if_a_host_never_announces_itself_the_wait_fails_and_its_error_quotes_the_hosts_last_greeting():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n"), 2)
     assert found.returncode == 1
     assert "127.0.0.1 did not finish its first boot within 2 s; its last state: SSH-2.0-OpenSSH_7.4" in found.stderr
 
 
-def test_a_closed_port_is_reported_with_the_key_to_check():
+def test_the_error_for_a_closed_port_names_the_key_of_the_stack_file_to_check():
     found = wait(1, 1)
     assert found.returncode == 1
     assert "no answer on TCP port 22" in found.stderr
@@ -82,7 +82,7 @@ def test_a_closed_port_is_reported_with_the_key_to_check():
     ("later_s", "zone", "status", "said"),
     [(-60, "Z", 0, ""), (1, ".000Z", 0, " s until cr-1 begins at"), (7200, "+00:00", 1, "cr-1 begins at")],
 )
-def test_an_update_waits_for_capacity_that_begins_soon_but_fails_with_the_date_if_it_begins_later(later_s, zone, status, said):
+def test_an_update_waits_for_capacity_that_begins_soon_and_fails_with_the_date_if_it_is_far(later_s, zone, status, said):
     start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
     program = remote_scripts.read("wait_until").call(start=f"{start:%Y-%m-%dT%H:%M:%S}{zone}", what="cr-1", limit_s=1800)
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
