@@ -45,7 +45,7 @@ BLOCK = replace(ODCR, block=True)
 IMAGE = Image("x86_64", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260901", 75)
 VPC, PUBLIC, PRIVATE = "vpc-1", "subnet-1", "subnet-2"
 NODES, LOGIN, STORED = "sg-1", "sg-2", "sg-3"
-#: An existing network with security groups.
+#: The part of a stack file that names an existing network and its security groups.
 EXISTING: dict[str, Any] = {
     "network": {
         "existing": {
@@ -68,7 +68,7 @@ def rules_of(peer: str, protocol: str = "-1", ports: tuple[int, int] = _EVERY_PO
     return GroupRule(False, protocol, ports, peer), GroupRule(True, protocol, ports, peer)
 
 
-#: Security groups that allow the same traffic as the groups that the program creates.
+#: Security groups that allow all the traffic that the stack `GIVEN` needs, and more.
 GROUPS = {
     NODES: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED), GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0")),
     LOGIN: own_group(

@@ -1,7 +1,7 @@
 """Compares the log of NCCL's network plugin with the shape: which provider the plugin selected, and how many devices.
 
-If the plugin is missing or selects a provider other than the shape's, NCCL falls back to sockets at a small part of the rails'
-rate.
+If the plugin is missing or finds no device, NCCL uses its own sockets, at a small part of the rails' rate. If the plugin
+selects another provider than the shape's, such as tcp, that provider carries the bytes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from catalogue import Shape
 
-#: The plugin aws-ofi-nccl logs the provider since its version 1.0 and the number of devices since 1.2. With libfabric 2.0 or
-#: later it also logs the fabric's name.
+#: The plugin aws-ofi-nccl always logs the provider. It logs the number of devices since its version 1.6, and the fabric's name
+#: since 1.14.
 _SELECTED = re.compile(
     r"Selected [Pp]rovider is (?P<name>[^\s,]+)(?:, fabric is (?P<fabric>\S+))?(?:.*\(found (?P<nics>\d+) nics\))?"
 )
-#: The plugin's name in NCCL's log; newer versions of the plugin leave AWS out of the name.
-_NETWORK = re.compile(r"(?:AWS )?Libfabric")
+#: The plugin's name in NCCL's log: "AWS Libfabric" before version 1.13 of the plugin. Since 1.16 it is "OFI" if NCCL_NET is
+#: OFI.
+_NETWORK = re.compile(r"(?:AWS )?Libfabric|OFI")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
         return Told(wrong=tuple(dict.fromkeys(wrong)))
     if not found:
         return Told(missing=f"NCCL did not log which provider carried its bytes; the provider must be {wanted}")
+    if not all(match["nics"] for match in found):
+        return Told(missing=f"NCCL's plugin did not log how many {wanted} devices it found; versions from 1.6 on do")
     fabric = ", ".join(sorted({str(match["fabric"]) for match in found if match["fabric"]}))
     return Told(
         proof=(f"NCCL used provider {wanted}{f' (fabric {fabric})' if fabric else ''} with {shape.rdma.ports} devices",)

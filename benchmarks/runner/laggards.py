@@ -15,8 +15,9 @@ _NAMED = 16
 
 
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
-    """Return a sentence for each rank that is halted or lags, and for each node that is silent or on which ranks are missing.
+    """Return up to 16 sentences about ranks that are halted, nodes that do not answer, and nodes on which ranks are missing.
 
+    NCCL's own sentences about ranks that lag come last.
     `program` is the path of the program that the ranks run. NCCL's client `ncclras` is taken from `nccl_home`, or from the PATH
     if `nccl_home` does not contain it.
     """
@@ -43,4 +44,4 @@ def _of(name: str, ranks: List[Dict[str, Any]], per_node: int) -> List[str]:
         for one in ranks
         if one["state"] in _HALTED
     ]
-    return found + [f"{name}: {len(ranks)} of {per_node} ranks are running"] * (len(ranks) < per_node)
+    return found + [f"{name}: {len(ranks)} of {per_node} ranks exist"] * (len(ranks) < per_node)

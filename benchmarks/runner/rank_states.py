@@ -39,11 +39,15 @@ def states(name: str) -> List[Dict[str, Any]]:
 
 
 def _processes(name: str) -> List[int]:
-    return sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _name(entry) == name)
+    return sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _is_named(entry, name))
 
 
-def _name(pid: str) -> str:
-    return os.path.basename(_read(f"/proc/{pid}/cmdline").split(b"\0")[0].decode("utf-8", "replace"))
+def _is_named(pid: str, name: str) -> bool:
+    words = _read(f"/proc/{pid}/cmdline")
+    if words:
+        return os.path.basename(words.split(b"\0")[0].decode("utf-8", "replace")) == name
+    # A dead process that its parent has not reaped has no command line; the kernel keeps 15 characters of its name (proc(5)).
+    return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n") == name[:15]
 
 
 def _stat(pid: int) -> Optional[Dict[str, Any]]:

@@ -6,6 +6,9 @@ import sys
 import time
 
 _PAUSE_S = 0.5
+#: How long the host may take to accept a connection, and then to send its version string.
+_ANSWER_S = 5
+_LONGEST = 256
 
 
 def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
@@ -19,7 +22,7 @@ def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     last, said = "nothing was tried", ""
     while time.monotonic() < deadline:
-        last = _version(host)
+        last = _version(host, deadline)
         if last.endswith(announcement):
             print(json.dumps({"host": host, "announced": announcement}))
             return
@@ -36,10 +39,29 @@ def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
     )
 
 
-def _version(host: str) -> str:
+def _version(host: str, deadline: float) -> str:
+    """Return the first line that the host's SSH server sends, or why there is none; no try takes longer than ten seconds."""
     try:
-        with socket.create_connection((host, 22), timeout=5) as connection:
-            connection.settimeout(5)
-            return connection.makefile("rb").readline(256).decode("ascii", "replace").strip() or "closed without an answer"
+        with socket.create_connection((host, 22), timeout=_left(deadline)) as connection:
+            said, end = b"", min(deadline, time.monotonic() + _ANSWER_S)
+            while b"\n" not in said and len(said) < _LONGEST:
+                connection.settimeout(_left(end))
+                part = connection.recv(_LONGEST)
+                if not part:
+                    break
+                said += part
+            return said.partition(b"\n")[0].decode("ascii", "replace").strip() or "closed without an answer"
     except OSError as error:
         return f"no answer on TCP port 22 ({error})"
+
+
+def _left(end: float) -> float:
+    """Return how long a step may still take.
+
+    Raises:
+        TimeoutError: the time `end` has passed.
+    """
+    left = min(_ANSWER_S, end - time.monotonic())
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left

@@ -1,6 +1,7 @@
 """Instant fleets of EC2: start the requested number of instances of one launch template, or fewer if capacity is short.
 
-A fleet starts no instance if there is capacity for fewer than the requested minimum. Two instances boot at a time.
+A fleet starts no instance if there is capacity for fewer than the requested minimum. At most two of its instances boot at the
+same time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, at, known_at
 
 FLEET = "aws:ec2/fleet:Fleet"
-_WINDOW = 2  # number of hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
+_WINDOW = 2  # number of a fleet's hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
 _SPECIFICATION = "launchTemplateConfigs[0].launchTemplateSpecification"
 _OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
 
@@ -107,7 +108,7 @@ class Fleet(Kind):
             )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
-        """Reserve all instances for which there is capacity, before the first instance boots; return the instances' records.
+        """Reserve the requested instances, or as many as there is capacity for, before one boots; return their records.
 
         If there is capacity for fewer than the requested minimum, the list is empty and there is no error: CreateFleet returns
         errors together with the fleet's id, and the provider keeps only the id
@@ -183,7 +184,7 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
         yield refused(
             _SPECIFICATION,
             "InvalidLaunchTemplate",
-            "A fleet uses reservations only by their group's ARN, but its template has a reservation id, which only "
+            "A fleet can target reservations only by their group's ARN, but its template has a reservation id, which only "
             "RunInstances uses.",
         )
     kind = wanted.type

@@ -34,7 +34,8 @@ _PACKAGE = re.compile(
 #: from which it copies them.
 EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
-# The rehearsal's EFA installer knows only -y. It installs the same files that other images already contain.
+# The rehearsal's EFA installer knows only -y. It copies files that every rehearsed AWS image already has; a test removes
+# them first.
 . /usr/lib/rehearsal/record
 [ "$*" = -y ] || { echo "efa_installer.sh: the stand-in knows -y only, not: $*" >&2; exit 1; }
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
@@ -64,8 +65,8 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 
 
 #: Files of the rehearsed nerdctl release, by path: scripts that start the host's stand-ins, and containerd's systemd unit,
-#: which has the path that the release notes name. A stack file contains the checksum of the release, so the release must have
-#: the same bytes everywhere.
+#: which has the path that the release notes name. A stack file contains the sha256 of the
+#: release's SHA256SUMS, which has the archive's sha256, so the archive must have the same bytes on every machine.
 NERDCTL = {
     "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
     "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',
@@ -76,13 +77,13 @@ _ARCHIVE = "nerdctl-full-2.2.0-linux-amd64.tar.gz"
 
 
 def _nerdctl(name: str) -> bytes | None:
-    """Return a file of nerdctl's release 2.2.0."""
+    """Return a file of nerdctl's release 2.2.0; None if the release has no such file."""
     archive = _stored(NERDCTL)
     sums = f"{hashlib.sha256(archive).hexdigest()}  {_ARCHIVE}\n".encode()
     return {_ARCHIVE: archive, "SHA256SUMS": sums}.get(name)
 
 
-#: The source archive of the stand-in for Pyxis 0.24.0. A stack file contains this archive's checksum, too.
+#: Address of the source archive of the stand-in for Pyxis 0.24.0. Two stack files contain the archive's checksum.
 PYXIS = "github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz"
 _MAKEFILE = """spank_pyxis.so: pyxis.c
 \t$(CC) -std=gnu11 -O2 -Wall -fpic -shared -o $@ $<
@@ -95,9 +96,9 @@ def pyxis(source: Path) -> bytes:
 
 
 def _stored(files: dict[str, str]) -> bytes:
-    """Return a .tar.gz that has the same bytes everywhere (RFC 1952).
+    """Return a .tar.gz that has the same bytes on every machine (RFC 1952).
 
-    The archive is not compressed, because versions of zlib compress differently.
+    The archive is not compressed, because versions of zlib compress differently. Archives above 64 KiB could still differ.
     """
     plain = _tar(files)
     stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
@@ -138,7 +139,7 @@ def _tar(files: dict[str, str]) -> bytes:
     with tarfile.open(fileobj=whole, mode="w") as tar:
         for name, text in files.items():
             member = tarfile.TarInfo(name)
-            member.mode, member.size = 0o755, len(text)
+            member.mode, member.size = 0o755, len(text.encode())
             tar.addfile(member, io.BytesIO(text.encode()))
     return whole.getvalue()
 

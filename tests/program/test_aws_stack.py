@@ -167,6 +167,7 @@ def test_commands_reach_the_nodes_through_the_login_node_and_set_no_hca_for_nccl
             "found 31 efa devices on some node, but the shape has 32",
         ),
         ({"devices": {}}, "NCCL did not log which provider carried its bytes"),
+        ({"devices": {"Selected Provider is efa": 16}}, "NCCL's plugin did not log how many efa devices it found"),
         ({"gpudirect": {}}, "NCCL did not log whether it used GPUDirect RDMA"),
     ],
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
+import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,7 +78,7 @@ def test_lost_ranks_and_an_unresponsive_node_and_nccls_messages_are_each_reporte
     found, _ = named(monkeypatch, ([rank(None, "T"), rank(0)], ["rank 3 is missing", "rank 3 is missing"]), "no route")
     assert found == ["a: rank ? (process 100) is stopped", "b does not answer (no route)", "NCCL says: rank 3 is missing"]
     found, _ = named(monkeypatch, ([rank(0)], ["both"]), ([], ["both"]))
-    assert found == ["a: 1 of 2 ranks are running", "b: 0 of 2 ranks are running", "NCCL says: both"]
+    assert found == ["a: 1 of 2 ranks exist", "b: 0 of 2 ranks exist", "NCCL says: both"]
 
 
 def test_at_most_sixteen_findings_are_reported(monkeypatch):
@@ -118,6 +121,19 @@ def test_each_rank_of_the_test_program_is_reported_with_its_processor_time_in_ha
     ]
     assert slept == [0.5]
     assert [each["state"] for each in rank_states.states("mpirun")] == ["D"]
+
+
+def test_a_rank_that_is_dead_but_not_yet_reaped_is_reported_as_dead(tmp_path):
+    """The name of such a process is shortened, and its command line is empty."""
+    program = tmp_path / "reduce_scatter_perf"
+    shutil.copy("/bin/true", program)
+    process = subprocess.Popen([program])
+    while Path(f"/proc/{process.pid}/cmdline").read_bytes():
+        time.sleep(0.001)
+    try:
+        assert rank_states.states(program.name) == [{"pid": process.pid, "rank": None, "state": "Z", "cpu_s": 0.0}]
+    finally:
+        process.wait()
 
 
 def test_a_process_with_a_truncated_stat_file_is_not_a_rank(monkeypatch):

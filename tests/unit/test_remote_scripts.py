@@ -1,4 +1,4 @@
-"""Programs of components/remote_scripts, run on this machine: they wait within their time limit and report what they saw."""
+"""Programs of components/remote_scripts, run on this machine: how long they wait, and what they report."""
 
 from __future__ import annotations
 
@@ -75,20 +75,32 @@ def test_the_error_for_a_closed_port_names_the_key_of_the_stack_file_to_check():
     found = wait(1, 1)
     assert found.returncode == 1
     assert "no answer on TCP port 22" in found.stderr
-    assert "check access.sshFrom" in found.stderr
+    assert "If it never answered, check access.sshFrom" in found.stderr
+
+
+def test_a_host_that_accepts_connections_but_sends_nothing_does_not_extend_the_wait():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        found = wait(silent.getsockname()[1], 1)
+    assert found.returncode == 1
+    assert "did not finish its first boot within 1 s; its last state: no answer on TCP port 22 (timed out)" in found.stderr
 
 
 @pytest.mark.parametrize(
     ("later_s", "zone", "status", "said"),
-    [(-60, "Z", 0, ""), (1, ".000Z", 0, " s until cr-1 begins at"), (7200, "+00:00", 1, "cr-1 begins at")],
+    [
+        (-60, "Z", 0, ""),
+        (1, ".000Z", 0, " s until cr-1 begins at {start}.000Z"),
+        (7200, "+00:00", 1, "cr-1 begins at {start}+00:00"),
+    ],
 )
 def test_an_update_waits_for_capacity_that_begins_soon_and_fails_with_the_date_if_it_is_far(later_s, zone, status, said):
     start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
     program = remote_scripts.read("wait_until").call(start=f"{start:%Y-%m-%dT%H:%M:%S}{zone}", what="cr-1", limit_s=1800)
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == status
-    assert said in found.stderr
+    assert said.format(start=f"{start:%Y-%m-%dT%H:%M:%S}") in found.stderr
     assert ("use static: 0 until then" in found.stderr) == bool(status)
+    assert bool(found.stderr) == bool(said)
 
 
 @pytest.mark.parametrize("name", ["wait_for_banner", "first_contact"])
