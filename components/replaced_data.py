@@ -1,7 +1,7 @@
-"""Refuses to replace a file system or bucket: the engine would delete the earlier one, with its data, at the end of the update.
+"""Refuses to replace a file system or bucket: the engine would delete the old one, with its data, at the end of the update.
 
 Many properties of a file system cannot be changed, such as its subnet, so a change of such a property replaces the file system.
-`onDestroy: refuse` stops a replacement, but only because the engine does not delete protected resources.
+Without this module, only `onDestroy: refuse` would stop such a replacement: the engine does not replace a protected resource.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def asks_first(name: str, path: str, allowed: tuple[str, ...]) -> pulumi.Resourc
             return
         unknown = f"it is unknown whether the update would replace {name} and delete its data"
         state = await asyncio.to_thread(resources_in_state, unknown)
-        # A resource that waits for its deletion was replaced by an earlier update, which was allowed to.
+        # A resource that waits for its deletion was replaced by an earlier update, which was allowed to do so.
         found = [one for one in state if one["urn"] == args.urn and not one.get("delete") and not one.get("pendingReplacement")]
         for one in found:
             known = f"{name} ({one['id']})"

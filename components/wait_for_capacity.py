@@ -8,8 +8,8 @@ from pulumi_command import local
 from components import remote_scripts
 from components.after import after
 
-#: The longest wait. If the capacity begins later than that, the update fails at once with a message that gives the start time,
-#: so that no terminal waits for hours.
+#: The longest wait. If the capacity does not begin within this time, the update fails at once with a message that gives the
+#: start time, so that no terminal waits for hours.
 LIMIT_S = 1800
 
 

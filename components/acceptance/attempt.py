@@ -31,7 +31,7 @@ def attempt(last: pulumi.Output[dict[str, Any]]) -> pulumi.Output[int]:
 
 
 async def _before() -> Any:
-    """Return the last update's record of the measurement; None before the first update."""
+    """Return the record of the measurement that the previous update exported; None before the first update."""
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     for pause_s in _PAUSES_S:
         try:

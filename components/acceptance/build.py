@@ -82,5 +82,5 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
 
 
 def machines(nodes: tuple[Node, ...]) -> list[protocol.Node]:
-    """Return the nodes in the form of a request."""
+    """Return the nodes in the form that requests use."""
     return [protocol.Node(node.name, node.address) for node in nodes]

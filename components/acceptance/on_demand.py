@@ -36,7 +36,7 @@ SCRIPT = "nccl-test.sh"
 #: Time limits in seconds for the nccl-tests build in the job: the first without a container image, and the second if the job
 #: must first import a container image.
 _BUILD_S, _IMAGE_S = 1800, 5400
-#: The line that replaces the result of a search that was not needed.
+#: Takes the place of a search's line: a test job makes no search.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
 
@@ -131,7 +131,7 @@ class OnDemand(pulumi.ComponentResource):
             head=controller,
             command=document.apply(lambda text: _reads(folder, text, planned.name, limit_s)),
             stdin=pulumi.Output.from_input(""),
-            # A changed plan, such as another `measure.run`, makes this Command read the newest result.
+            # If the plan changes, for example because `measure.run` was raised, this Command reads the newest result.
             triggers=[asked.plan.digest(), attempt],
             opts=_after(mine, [written, *tests]),
         )
@@ -208,7 +208,7 @@ def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
 
 
 def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
-    """Return the command that prints the line that the job wrote to a file, or a line that says why there is no such file.
+    """Return the command that prints the job's line from its file or, if the file is missing, a line that says why.
 
     If `limit_s` is not 0, the command first submits the job, on the nodes of `pool` that always run, and waits up to `limit_s`
     seconds until the job has ended.
@@ -217,8 +217,8 @@ def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
     why = f"no test job has run yet; on the login node: {submits(folder)}"
     submit = ""
     if limit_s:
-        why = f"the test job on the nodes that always run kept no result (limit {limit_s:.0f} s); its log is in {folder}, and "
-        why += "`sinfo -R` on the login node shows which nodes are down and why"
+        why = f"the test job on the nodes that always run kept no result (time limit {limit_s:.0f} s); its log is in {folder}, "
+        why += "and `sinfo -R` on the login node shows which nodes are down and why"
         asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
         # The job has ended if squeue lists nothing, or no longer knows the job. After any other error of squeue, the job may
         # still run. A job that nobody waits for any more is cancelled, because it would block the nodes for other jobs.

@@ -1,8 +1,8 @@
 """Refuses to buy a Capacity Block of an offering twice: a purchase is charged at once and cannot be undone.
 
 The engine would buy a block again if the update that bought it was killed before the engine recorded the block, if the queue or
-the entry has another name, or if the stack was destroyed, because a destroy leaves the block. So each block has a tag with its
-offering, and before a purchase the program asks the account for blocks with this tag.
+the entry was renamed, or if the stack was destroyed, which does not end the block, and is created again. So each block has a
+tag with its offering, and before a purchase the program asks the account for blocks with this tag.
 """
 
 from __future__ import annotations

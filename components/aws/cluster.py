@@ -132,19 +132,19 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         dynamic=machines.dynamic,
         shape=shape,
         job_nodes=wanted.startable.get(key, 0),
-        # Nodes of a Capacity Block start when the block begins, which may be weeks ahead.
+        # An update does not wait for nodes of a Capacity Block: the block may begin weeks later.
         start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm and not machines.in_block else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and machines.dynamic else 0,
         job_folder=folder,
         launcher=Launcher(
             wanted.homes, in_jobs(image, wanted.storage.home_mount) if starts else image, queue=queue if starts else ""
         ),
-        ask=shape is None or shape.rdma is None,  # if no source names the rails, the machines are asked
+        ask=shape is None or shape.rdma is None,  # the machines are asked if the catalogue lacks their rails
     )
 
 
 def _made(key: str, machines: Machines, members: tuple[Member, ...]) -> NodeSet:
-    """Return the node set, with the nodes' names from the VPC's DNS."""
+    """Return the node set; each node has the name that the VPC's DNS gives to its address."""
     nodes = tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
     parts = [machines.type, *sorted({member.image for member in members}), *sorted(member.id for member in members)]
     return NodeSet(key, nodes, hashlib.sha256("\n".join(parts).encode()).hexdigest())

@@ -107,7 +107,7 @@ def _rule(name: str) -> GroupRule:
         lambda: vpc.get_security_group_rule(security_group_rule_id=name),
     )
     # The provider writes a group of another account, in a peered VPC, as ACCOUNT/ID. None of this stack's machines is in such a
-    # group, so the rule gets an empty peer and is not judged.
+    # group, so this rule of the security group gets an empty peer and is not judged.
     group = found.referenced_security_group_id or ""
     return GroupRule(
         out=found.is_egress,

@@ -108,7 +108,7 @@ class Iam(pulumi.ComponentResource):
         self.login_profile = self._usable("login", login, its, own)
 
     def _people(self, count: int) -> None:
-        """Create the role of additional login nodes: anybody may log in there, so the role may write only host keys."""
+        """Create the role of additional login nodes: every user may log in there, so the role may write only host keys."""
         name, wanted = self._name, self._wanted
         people = self._role("people")
         folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")

@@ -1,8 +1,8 @@
 """File systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
-FSx checks the security group's rules when it creates a file system, so the rules must exist earlier. `onDestroy: refuse`
-protects only the file systems and the bucket. `retain` also keeps the resources that file systems and bucket need, except the
-route tables of a home file system in two zones.
+FSx checks the security group's rules when it creates a file system, so the rules must exist before the file system.
+`onDestroy: refuse` protects only the file systems and the bucket. `retain` also keeps the resources that file systems and
+bucket need, except the route tables of a home file system in two zones.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Storage(pulumi.ComponentResource):
         )
 
     def _holding_data(self, noun: str, key: str, its: Lustre | Home) -> pulumi.ResourceOptions:
-        """Return the options of the resource `noun`, whose data the stack file's file system `key` holds."""
+        """Return the options of the resource `noun`, which holds data of the stack file's file system `key`."""
         return pulumi.ResourceOptions(
             parent=self,
             protect=its.on_destroy == "refuse",

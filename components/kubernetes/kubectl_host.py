@@ -95,7 +95,7 @@ class ControlPlane(KubectlHost):
             connection=self._connection,
             source=pulumi.FileAsset(file),
             remote_path=there,
-            # Another host does not have the file, and a changed connection by itself copies nothing.
+            # If the host changes, the new host lacks the file, and a changed connection by itself copies nothing.
             triggers=[*triggers, self.machine.address],
             opts=opts,
         )

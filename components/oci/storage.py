@@ -161,7 +161,7 @@ class Storage(pulumi.ComponentResource):
         return known.apply(lambda its: _lustre_mount(**its, path=system.mount))
 
     def _holding_data(self, noun: str, key: str, its: Home | Lustre) -> pulumi.ResourceOptions:
-        """Return the options of the resource `noun`, whose data the stack file's file system `key` holds."""
+        """Return the options of the resource `noun`, which holds data of the stack file's file system `key`."""
         return pulumi.ResourceOptions(
             parent=self,
             protect=its.on_destroy == "refuse",
@@ -172,7 +172,7 @@ class Storage(pulumi.ComponentResource):
 
 
 def _no_faster_creation(name: str, throughput_gbit_s: int) -> pulumi.ResourceHookBinding:
-    """Return the hook that refuses to create a mount target that is faster than the vendor creates any."""
+    """Return the hook that refuses to create a mount target with more throughput than OCI gives to a new one."""
 
     async def look(_: pulumi.ResourceHookArgs) -> None:
         if throughput_gbit_s > CREATED_GBIT_S:

@@ -1,8 +1,8 @@
 """Installs the exporter of RDMA counters on this machine as a systemd unit, or removes it; runs as root.
 
 The program's arguments are this machine's $SSH_CONNECTION and the address of the head node's SSH client. The exporter listens
-on the third field of $SSH_CONNECTION, the address by which SSH reaches this machine. The head node's SSH client may read the
-counters.
+on the third field of $SSH_CONNECTION, the address by which SSH reaches this machine. The head node's SSH client, which is the
+jump host or the operator's machine, may read the counters.
 """
 
 import contextlib

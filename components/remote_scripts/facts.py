@@ -14,7 +14,7 @@ _TIMEOUT_S = 60
 
 
 def main(address: str, mpi: List[str]) -> None:
-    """Print the facts of this machine, which is known as `address`; `mpi` has globs of Open MPI's folder."""
+    """Print the facts of this machine, which the other nodes reach at `address`; `mpi` has globs of Open MPI's folder."""
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/bin:/usr/sbin:/sbin"
     gpus = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
     found = {

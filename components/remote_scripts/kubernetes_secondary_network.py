@@ -134,7 +134,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 def _users(kubectl: Kubectl, name: str) -> List[str]:
     """Return the definitions and pods that may use the software `name`.
 
-    A definition without a configuration is in the result, because its configuration is not known here.
+    A definition without a configuration takes it from a file on each node. That file is not known here, so the definition is in
+    the result.
     """
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")

@@ -170,7 +170,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
-        return False  # what came back is not whole; the next check reads it again
+        return False  # boot.json came back incomplete; the next check reads it again
     if mark.get("status") == "failed":
         end = " | ".join(text.strip() for text in log if text.strip())
         raise Failed("its first boot failed in step {}; /var/log/cloud-init-output.log ends: {}".format(mark.get("step"), end))

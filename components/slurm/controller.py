@@ -236,7 +236,7 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
     by_queue: dict[str, list[NodeSet]] = {}
     for one in sets:
         by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic, (one.key,), one.always_on))
-    # Slurm's resume timeout runs until slurmd answers, and slurmd starts after the entry test.
+    # Slurm's resume timeout runs until slurmd answers. It includes the entry test, because slurmd starts only after this test.
     patience_s = wanted.start_timeout_s + (wanted.entry_timeout_s + GRACE_S if wanted.entry_test else 0)
     queues = [
         Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=int(patience_s))
