@@ -19,7 +19,7 @@ from cloudinit.mounts import UNPRIVILEGED, nfs_client, tools
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
-#: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
+#: EC2's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
 USER_DATA_BYTES = 16_384
 #: A gzip header: deflate, no name, no time, best compression, unknown system.
 _GZIP = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
@@ -33,7 +33,7 @@ class Mounts:
 
     Attributes:
         lustre: DNS name and mount name of a Lustre file system, None if there is none; it is mounted at `lustre_at`.
-        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; if empty, any key that is served is accepted.
+        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; if empty, AWS's key is not checked.
         lustre_efa: sha256 of AWS's archive that sets Lustre up over EFA. Without this archive, or on a machine without EFA
             devices, Lustre is mounted over TCP.
         home: DNS name of an OpenZFS file system, empty if there is none; it is mounted at `home_at`.
@@ -104,7 +104,7 @@ class ComputeBoot:
 
 
 class UserData(NamedTuple):
-    """A machine's user data: the `text`, which is None if it is too long uncompressed, and the base64 that EC2 gets."""
+    """A machine's user data: the `text`, which is None if it had to be compressed, and the base64 that EC2 gets."""
 
     text: str | None
     packed: str

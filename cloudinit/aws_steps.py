@@ -21,7 +21,8 @@ _LEAST_EFA = "1.29"
 _INSTALLERS = "https://efa-installer.amazonaws.com"
 _LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 _LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
-#: Packages that the Lustre source needs besides the kernel's headers; flex, bison and Python are needed but not declared.
+#: Packages that a build of the Lustre source needs besides the kernel's headers. The source package does not declare that the
+#: build needs flex, bison and Python.
 _LUSTRE_BUILD = (
     *("lustre-source", "module-assistant", "build-essential", "bzip2", "debhelper", "libtool", "libyaml-dev"),
     *("libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config", "autoconf", "automake"),
@@ -151,7 +152,7 @@ def home(login: str, server: str, path: str, more: str, *, shared: bool) -> Step
 
 
 def keep_kernel(image: MachineImage) -> Step:
-    """Pin the kernel: the Lustre client is built for this kernel, and newer kernels cannot mount (aws-parallelcluster 5746)."""
+    """Pin the kernel: the Lustre client is built for it, and a newer kernel cannot mount Lustre (aws-parallelcluster 5746)."""
     if image.packages != "apt":
         return Step("keep-kernel", "true  # repositories of this image are locked to its release")
     return Step(
@@ -172,7 +173,8 @@ def lustre_client(image: MachineImage, key: str) -> Step:
 
     On Ubuntu, each vendor package has a module for exactly one kernel, and for a new kernel there is no package for months
     (aws-parallelcluster 5746); the source package builds a module in minutes. `key` is the fingerprint of the key that signs
-    the vendor's repository. The vendor does not publish the fingerprint; if `key` is empty, any key that is served is accepted.
+    the vendor's repository. The vendor does not publish the fingerprint; if `key` is empty, the key that the vendor sends is
+    not checked.
     """
     if image.packages == "dnf":
         return Step(
@@ -329,7 +331,7 @@ def publish_host_key(region: str, parameter: str) -> Step:
     """Write this machine's id and public host key to an SSM parameter, so that the key is pinned before the first connection.
 
     Only this machine's role may write the parameter. The id distinguishes the key from the key of an earlier machine. The role
-    is older than the machine, so a write that is refused for half a minute will always be refused. Then the step fails, because
+    exists before the machine, so a write that is refused for half a minute will always be refused. Then the step fails, because
     an update waits for the parameter.
     """
     return Step(

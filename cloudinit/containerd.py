@@ -18,7 +18,7 @@ from cloudinit import downloads, nvidia_packages
 from cloudinit.steps import Step
 
 _RELEASES = "https://github.com/containerd/nerdctl/releases/download"
-_DOWNLOADS = "/var/tmp/busbar-containerd"  # noqa: S108 - root's downloads at first boot, before any user can log in
+_DOWNLOADS = "/var/tmp/busbar-containerd"  # noqa: S108 - root's downloads at first boot, before the cluster's users can log in
 
 
 @dataclass(frozen=True)

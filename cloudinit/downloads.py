@@ -7,7 +7,7 @@ the checksum of the downloaded file, so that a person can compare it later.
 
 from __future__ import annotations
 
-#: Folder of the downloads. Every user may write to it, but only root can log in before a first boot has finished.
+#: Folder of the downloads. Every user may write to it, but before a first boot has finished, only the login user can log in.
 FOLDER = "/var/tmp"  # noqa: S108
 _CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)

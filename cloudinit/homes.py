@@ -96,9 +96,8 @@ def _made(login: str, at: str) -> str:
     """Return the shell commands that create the login user's folder in the shared home folders at `at`.
 
     Several machines may run these commands at the same time, and later machines find the folder. If the file system is not at
-    /home, every user may be able to write to it. So the commands stop if the folder
-    above the login user's folder is a symbolic link or does not belong to root: a user could have created it, and a link could
-    point anywhere.
+    /home, every user may be able to write to it. So the commands stop if `.shared`, the folder above the login user's folder,
+    is a symbolic link or does not belong to root: a user could have created it, and a link could point anywhere.
     """
     every, own = f"{at}/.shared", _shared(login, at)
     return f"""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cloudinit.steps import Step
 
-#: Defaults of the shell function `again`: number of tries, pause after a failed try, and time limit of a try, in seconds
+#: The shell function `again`: default number of tries, pause (s) after a failed try, and time limit (s) of a try
 #: (aws-parallelcluster-cookbook: lustre mounts).
 _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
 #: Mount options to add on clusters where ordinary users run jobs. Without these options, root on one machine could leave a

@@ -11,7 +11,7 @@ from cloudinit import downloads
 from cloudinit.steps import Step
 
 _SOURCES = "https://github.com/NVIDIA/pyxis/archive/refs/tags"
-_FOLDER = "/var/tmp/busbar-pyxis"  # noqa: S108 - root's build at first boot, before any user can log in
+_FOLDER = "/var/tmp/busbar-pyxis"  # noqa: S108 - root's build at first boot, before the cluster's users can log in
 _BUILD_TIMEOUT_S = 300
 #: Enroot's default options, and blocks of 256 KiB as in Oracle Japan's tutorial. With the default block size,
 #: importing a large image is too slow.
@@ -38,8 +38,8 @@ class Pyxis:
 def build(wanted: Pyxis) -> Step:
     """Build Pyxis for the Slurm of this machine, and check that srun can load it, because a broken plugin stops every srun.
 
-    Enroot's package contains a hook for PMI but does not enable it. With this hook, containers see the folders of Slurm's PMIx
-    server.
+    Enroot's package contains a hook for PMI but does not enable it, so this step does. With the hook, containers see the
+    folders of Slurm's PMIx server.
     """
     return Step(
         "pyxis",

@@ -26,7 +26,7 @@ class LoginBoot:
         image: the login node's operating system.
         timezone: name from the tz database, such as Asia/Tokyo.
         search_domain: DNS domain of the nodes' subnet; with it, the nodes' bare host names resolve.
-        trusted_cidrs: networks that the machine's own firewall lets through; if empty, the firewall stays as it is.
+        trusted_cidrs: networks from which the machine's own firewall accepts all traffic; if empty, the firewall is unchanged.
         mounts: file systems to mount.
         slurm: the Slurm software to install; None installs nothing.
     """
@@ -48,7 +48,7 @@ class NodeBoot:
         shape: the node's shape, which tells its disks and rails.
         timezone: name from the tz database.
         search_domain: DNS domain of the nodes' subnet.
-        trusted_cidrs: the nodes' networks, which the machine's own firewall lets through.
+        trusted_cidrs: the nodes' networks, from which the machine's own firewall accepts all traffic.
         mounts: file systems to mount.
         containerd: the versions of containerd to install; None installs nothing.
         slurm: the Slurm software to install; None installs nothing.

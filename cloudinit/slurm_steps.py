@@ -75,8 +75,8 @@ class Slurm:
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
     """Return the steps that install Slurm with the package manager `manager`; if `wanted` is None, there are no steps.
 
-    These steps run after the step `mounts.tools`, which defines the shell function `lists`, and after the mounts. The login
-    user gets a folder in each of `homes`, where the file systems for home folders are mounted. No daemon starts before the
+    These steps run after the step `mounts.tools`, which defines the shell function `lists`, and after the mounts. `homes`
+    are mount points of file systems for home folders; the login user gets a folder in each. No daemon starts before the
     controller starts it.
     """
     if wanted is None:

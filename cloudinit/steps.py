@@ -214,7 +214,7 @@ done
 
 
 def nccl_packages(image: ImageFamily) -> dict[str, Any]:
-    """Return the cloud-config keys that install NCCL if the image lacks it."""
+    """Return the cloud-config keys that install NCCL, for an image that lacks NCCL."""
     name = "cuda-rhel7-x86_64"
     repository = {
         "name": name,

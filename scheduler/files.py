@@ -1,4 +1,7 @@
-"""Slurm's configuration files on a controller; each `slurmd` fetches them (configless). Nodes have only the scripts."""
+"""Makes Slurm's configuration files for the controller, from which each `slurmd` fetches them (configless).
+
+On a machine that is only a node, busbar writes at most the scripts in prolog.d and epilog.d to /etc/slurm.
+"""
 
 import hashlib
 from typing import Dict, List

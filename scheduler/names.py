@@ -15,7 +15,7 @@ def refused_queue(name: str) -> str:
     if name.lower() in _RESERVED:
         return "default and all have a meaning of their own in Slurm's files and commands"
     if not _QUEUE.match(name):
-        return "a queue has 1 to 40 lower-case letters, digits, - and _, and begins with a letter"
+        return "a queue's name has 1 to 40 lower-case letters, digits, - and _, and begins with a letter"
     return ""
 
 

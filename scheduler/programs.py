@@ -34,7 +34,7 @@ def archive() -> bytes:
 
 
 def wrappers() -> Dict[str, str]:
-    """Return the programs for slurm.conf by path: Slurm calls each with the nodes as its only argument."""
+    """Return the programs that slurm.conf names, by path: Slurm calls each with the nodes as its only argument."""
     verbs = ("resume", "suspend", "resume-failed")
     return {
         f"{PROGRAMS}/busbar-{verb}": f'#!/bin/sh\n{MARK}\nexec /usr/bin/env python3 {ARCHIVE} {verb} "$1"\n' for verb in verbs

@@ -60,7 +60,7 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
         "SlurmdPidFile": "/run/slurmd.pid",
         "SlurmctldLogFile": f"{LOGS}/slurmctld.log",
         "SlurmdLogFile": f"{LOGS}/slurmd.log",
-        # Without a database, this file lists the finished jobs.
+        # This file lists the finished jobs, also on a cluster without a database.
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": f"{LOGS}/jobs.log",
         **tracking,

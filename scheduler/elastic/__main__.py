@@ -98,9 +98,9 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
 
 
 def _sweep(cloud: Cloud, lock: str, known: settings.Settings) -> int:
-    """Let nothing start any more, wait until a run of `reconcile` has ended, and terminate all machines.
+    """Let nothing start any more, wait until the current run of `reconcile` has ended, and terminate all machines.
 
-    Then remove the copy of Slurm's jobs: if the file system is kept, a later stack must not run these jobs.
+    Then remove the copy of Slurm's jobs: if the home file system is kept, a later stack must not run these jobs.
     """
     with open(os.path.join(settings.FOLDER, CLOSED), "w", encoding="utf-8"):
         pass
@@ -112,7 +112,10 @@ def _sweep(cloud: Cloud, lock: str, known: settings.Settings) -> int:
         status = sweep.all_machines(cloud, known=_started())
     why = _forget_jobs(known) if known.jobs and not status else ""
     if why:
-        print(f"a later stack of this name with the same home file system would run the jobs again: {why}")
+        print(
+            "the copy of Slurm's jobs remains, and a later stack of this name with the same home file system would run these "
+            f"jobs again: {why}"
+        )
     return status
 
 

@@ -189,8 +189,8 @@ class Cloud:
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines; it is no error if some are terminated already.
 
-        `wanted` are tokens of launches that still have nodes. Machines of these launches that are not in `ids` must start and
-        keep running.
+        `wanted` are tokens of launches that still have nodes. If machines of these launches are not in `ids`, the
+        call must neither end them nor prevent their start.
 
         Raises:
             CloudError: some of the machines have not been terminated.

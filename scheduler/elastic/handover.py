@@ -24,7 +24,7 @@ from scheduler import durable, node_setup, slurm_conf
 from scheduler.users.home_folder import refuse_unmounted
 from scheduler.users.snapshot import refuse_others
 
-#: What the home file system must be mounted for, in a message.
+#: What is in the home file system, in the message that it is not mounted.
 CONTENT = "the copy of Slurm's jobs is"
 #: Files in the programs' folder. The first means that another controller has taken over. The second identifies the list of jobs
 #: that was copied most recently. The third means that the last copy is written, and the fourth that machines of an earlier
@@ -137,7 +137,7 @@ def take(
     """Unpack the copy of an earlier controller unless this machine has jobs already; return what to tell the operator.
 
     The earlier controller has up to a minute for its last copy; after that, the most recent copy is taken. A copy that cannot
-    be read, or that another release of Slurm wrote, is renamed and left.
+    be read, or that another release of Slurm wrote, is renamed, and its jobs are not taken over.
 
     Raises:
         OSError: the copy could not be read, or the state could not be written.
@@ -219,7 +219,7 @@ def _about(path: str) -> Dict[str, Any]:
 
 
 def _raise_unless_damaged(error: OSError) -> None:
-    """Raise the error, unless it has no number: gzip reports damaged data as an OSError without a number."""
+    """Raise `error` if it has a number; gzip reports damaged data as an OSError without a number."""
     if error.errno is not None:
         raise error
 
@@ -266,7 +266,7 @@ def _add(packed: tarfile.TarFile, name: str, body: bytes) -> None:
 
 
 def _unpack(path: str, state: str) -> None:
-    """Write the copy's files for user slurm. The list of jobs gets its name last, so that an interrupted call is repeated."""
+    """Write the copy's files for user slurm. The list of jobs gets its name last: without it, `take` unpacks again."""
     _folder(state)
     part = os.path.join(state, _JOBS + ".busbar")
     with gzip.open(path) as stream, tarfile.open(fileobj=stream) as source:

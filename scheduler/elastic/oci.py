@@ -108,9 +108,9 @@ class Oci(Cloud):
     def _grown(self, wanted: Launch) -> bool:
         """Enlarge the network of an earlier launch, once per token; return False if that network no longer has machines.
 
-        The service's answer to a resize names no work request. A pool keeps the requested size even if fewer machines started,
-        and setting the size that a pool already has starts nothing. So the size is first set to the pool's real number of
-        machines.
+        The service's answer to a resize names no work request, so `_failed` later checks the network's newest work request. A
+        pool keeps the requested size even if fewer machines started, and setting the size that a pool already has starts
+        nothing. So the size is first set to the pool's real number of machines.
 
         Raises:
             BusyError: another change of that network has not finished, or the size was just set to the real number.

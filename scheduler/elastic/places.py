@@ -14,18 +14,18 @@ from scheduler.slurm_conf import MARK
 from scheduler.topology import Leaves, tree, unplaced
 
 NAME = "topology.conf"
-#: Shortest time between two questions to the cloud about one machine. Once the cloud reports a new place, topology.conf is
-#: rewritten at once; if machines were only deleted, it is rewritten at most once in this time.
+#: Shortest time between two questions to the cloud about one machine. A run that learns a new place rewrites topology.conf at
+#: once; other runs rewrite it at most once in this time. No run rewrites it while a node is starting.
 _PERIOD_S = 60
-#: How long after the launch the cloud is asked for a machine's place. A cloud may know the place only some time after the
-#: launch (EC2: not while the machine is pending).
+#: For this long after a launch, the cloud is asked again for a place that it has not reported. A cloud may know the place only
+#: some time after the launch (EC2: not while the machine is pending).
 _PATIENCE_S = 600
 
 
 def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
     """Return topology.conf of all nodes.
 
-    Nodes that have no machine, or whose machine is in an unknown place, are under a switch of their own for each launch set.
+    Each launch set has a separate switch for its nodes that have no machine or whose machine is in an unknown place.
     """
     machines = {node: its for batch in state.batches.values() for node, its in batch.machines.items()}
     leaves: Leaves = {}
@@ -37,7 +37,7 @@ def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
 
 
 def follow(work: Work) -> None:
-    """Ask the cloud where new nodes are; let Slurm read topology.conf if it has changed and no node is starting.
+    """Ask the cloud where new nodes are. If topology.conf must change and no node is starting, write it and make Slurm read it.
 
     Raises:
         SlurmError: Slurm does not answer.
@@ -66,7 +66,7 @@ def _digest(content: bytes) -> str:
 
 
 def _learn(work: Work) -> bool:
-    """Ask for the places that are still unknown, of machines that became nodes less than about `_PATIENCE_S` ago.
+    """Ask for the still unknown places of nodes whose machines were launched less than about `_PATIENCE_S` ago.
 
     Returns whether the cloud reported the place of any machine.
     """

@@ -1,4 +1,4 @@
-"""Refuses an update that removes nodes on which jobs run, until the stack file allows the number of these nodes."""
+"""Refuses an update that removes nodes on which jobs run, unless the stack file allows that many terminations."""
 
 from typing import Callable, Dict
 

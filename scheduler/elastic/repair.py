@@ -14,7 +14,7 @@ _WINDOW = 32
 
 
 def static_nodes(work: Work, states: Dict[str, NodeState]) -> None:
-    """Set up name, key and slurmd of silent static nodes again, once a minute; `sinfo -R` shows why that failed.
+    """Set up name, key and slurmd of silent static nodes again, once a minute; if that fails, `sinfo -R` shows why.
 
     Raises:
         SlurmError: Slurm does not answer.

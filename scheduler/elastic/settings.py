@@ -41,7 +41,7 @@ class LaunchSet(NamedTuple):
         return self.nodes[: self.always_on]
 
     def has(self, node: str) -> bool:
-        """Whether the set has a node of that name; every run checks this for every node of the cluster."""
+        """Whether the set has a node of that name; this makes no list of names, because every run checks every node."""
         first, _, number = node.rpartition("-")
         own = self.dynamic and first == dynamic_names(self.queue, self.name, 1)[0].rpartition("-")[0]
         return bool(own) and number.isdigit() and str(int(number)) == number and 1 <= int(number) <= self.dynamic

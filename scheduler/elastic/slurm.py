@@ -10,7 +10,7 @@ _TIMEOUT_S = 60
 _NODE = re.compile(r"NodeName=(\S+) .*?\bState=(\S+)(?:.*? Reason=(.*?) \[[^\]\s]+@[^\]\s]+\])?")
 
 
-#: States of a node that was asked to start, or is starting.
+#: States of a node that Slurm was asked to start, or that is starting.
 _STARTING = frozenset(("POWER_UP", "POWERING_UP"))
 
 
@@ -22,7 +22,7 @@ class NodeState(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Whether the node was asked to start, or is starting."""
+        """Whether Slurm was asked to start the node, or the node is starting."""
         return bool(self.flags & _STARTING)
 
     @property

@@ -45,7 +45,7 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
             del left[name]
         if own:
             found.append(Group(job, own))
-    # Nodes that a person powers up belong to no job, and need not start together.
+    # Nodes that a person or `reconcile` powers up belong to no job, and need not start together.
     return found + [Group("", (name,)) for name in left]
 
 

@@ -76,7 +76,7 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
 
     The job also fails if no zone is left, or if nodes of the launch have joined. If a launch that joins a network fails, only
     its own nodes fail, and the set is not paused. A launch that is planned again gets another token, so machines that still
-    start in the first zone belong to no node and are terminated.
+    start in the earlier zone belong to no node and are terminated.
     """
     if batch.beside:  # the machines in that network are not affected, and the set may still start elsewhere
         work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the earlier launch's network: {error}")
@@ -215,7 +215,7 @@ def _comment(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
-    """Start always-on nodes that do not run: initially, after their machine terminated, or after a failure has expired."""
+    """Start always-on nodes that do not run: at first, after their machine has ended, or after a failure has expired."""
     if work.closed:
         return
     wanted = [

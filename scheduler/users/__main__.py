@@ -183,7 +183,7 @@ def _refuse_unknown(names: List[str]) -> None:
 
 
 def _keys(path: str) -> str:
-    """Return the text of the file of public keys, `-` for standard input; empty if no file is given."""
+    """Return the public keys in the file `path` (`-`: on standard input) as text; empty if `path` is empty."""
     if not path:
         return ""
     try:

@@ -9,7 +9,7 @@ CERTIFICATE = "/etc/sssd/busbar-directory.pem"
 KNOWN_S = 60
 #: How long (s) a machine caches the answer that a user does not exist. Short, because new users want to log in right away.
 _UNKNOWN_S = 5
-#: First pause (s) of a machine after the controller did not answer; later pauses are up to four times as long.
+#: First pause (s) before a machine asks the controller again if it did not answer; later pauses are up to four times as long.
 _AWAY_S = 5
 #: SSSD ignores smaller ids, so that no entry can make a user root; smaller ids belong to the machines' own users.
 LEAST_ID = 1000
@@ -32,7 +32,8 @@ def sssd_conf(controller: str, mark: str) -> str:
         "filter_users = root, openldap, ldap",
         "filter_groups = root",
         f"entry_negative_timeout = {_UNKNOWN_S}",
-        # Programs read this memory cache without asking SSSD, so its entries must not be valid longer than SSSD's own.
+        # Programs read this memory cache without asking SSSD, so its entries must not be valid longer than those that SSSD
+        # caches itself.
         f"memcache_timeout = {KNOWN_S}",
         "",
         "[domain/busbar]",

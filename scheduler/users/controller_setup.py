@@ -91,8 +91,8 @@ def _layout() -> Layout:
     where = next((one for one in _LAYOUTS if os.path.isdir(f"{one.conf}/schema")), None)
     if where is None or not os.path.exists(directory.SLAPD):
         sys.exit(
-            "there is no slapd, which has the cluster's users; on Ubuntu install slapd, on Oracle Linux 9 openldap-servers of "
-            "EPEL; for Oracle Linux 8 there is no such package, so the controller needs another image"
+            "there is no slapd, which stores the cluster's users; on Ubuntu install slapd, on Oracle Linux 9 openldap-servers "
+            "of EPEL; for Oracle Linux 8 there is no such package, so the controller needs another image"
         )
     if not shutil.which("ldapadd"):
         sys.exit("there is no ldapadd, which changes the directory; install openldap-clients, on Ubuntu ldap-utils")

@@ -12,13 +12,13 @@ from scheduler.slurm_conf import MARK
 BASE = "dc=local"
 PEOPLE = f"ou=People,{BASE}"
 GROUPS = f"ou=Group,{BASE}"
-#: The primary group of new users by default. It gives no permission: everybody may run containers (docs/users.md).
+#: The primary group of new users by default. In OCI's HPC stack its members have sudo; here it gives no permission.
 PRIVILEGE, PRIVILEGE_GID = "privilege", 9876
 UNIT = "busbar-directory.service"
 SLAPD = "/usr/sbin/slapd"
 #: Root on the local socket, as slapd names it (slapd(8), EXTERNAL over ldapi).
 ROOT = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
-#: Attributes that machines may read without a login. None of them is secret. Only root on the controller can read others.
+#: Attributes that machines may read without a login; none is secret. Only root on the controller can read other attributes.
 READABLE = ("entry", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell", "memberUid", "ou")
 #: Maximum size of the database: 1 GiB, because slapd's default of 10 MiB suffices only for some thousand users. The database is
 #: a sparse file, which uses no disk space in advance.

@@ -25,9 +25,10 @@ def is_mounted(home: str) -> bool:
 def refuse_unmounted(home: str, mounted: bool, content: str = "the homes are") -> None:
     """Refuse if the folder `home` must be mounted and is not: files would go to the empty mount point instead.
 
+    The message says "... is not mounted, but {content} in it".
+
     Raises:
-        RefusalError: the folder is not mounted; the message says that `content` in it, such as "the homes are". Or its file
-            system does not answer.
+        RefusalError: the folder is not mounted, or its file system does not answer.
     """
     if mounted and not is_mounted(home):
         raise RefusalError(f"{home} is not mounted, but {content} in it; mount it first")

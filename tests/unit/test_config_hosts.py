@@ -332,7 +332,7 @@ def test_machines_become_a_slurm_cluster_only_if_the_stack_file_has_hosts_slurm(
             {"queue": "default"},
             "hosts.slurm.queue is 'default'; default and all have a meaning of their own in Slurm's files and commands",
         ),
-        ({"queue": "My Queue"}, "hosts.slurm.queue is 'My Queue'; a queue has 1 to 40 lower-case letters, digits, - and _"),
+        ({"queue": "My Queue"}, "hosts.slurm.queue is 'My Queue'; a queue's name has 1 to 40 lower-case letters, digits"),
         (
             {"queue": "My Queue", "existing": True},
             "hosts.slurm.queue is 'My Queue'; a partition's name has no space, comma, = or # (slurm.conf(5))",

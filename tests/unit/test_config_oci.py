@@ -238,7 +238,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "slurm-queue": [
         (on_demand(queue="default"), "oci.pools[0].queue is 'default'; default and all have a meaning"),
-        (on_demand(queue="GPU"), "oci.pools[0].queue is 'GPU'; a queue has 1 to 40 lower-case letters"),
+        (on_demand(queue="GPU"), "oci.pools[0].queue is 'GPU'; a queue's name has 1 to 40 lower-case letters"),
     ],
     "slurm-test": [
         (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
