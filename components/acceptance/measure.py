@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_command import local
 
 from benchmarks.host import requests
 from benchmarks.judge.verdict import judge
@@ -15,6 +14,7 @@ from benchmarks.plan.ranks import Place
 from benchmarks.records import requests as records_requests
 from components.acceptance.build import Built
 from components.acceptance.looks import Look
+from components.acceptance.nonce import nonce
 from components.acceptance.records import Records
 from components.acceptance.runner import Runner
 from components.reach import Ran
@@ -51,7 +51,7 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
         where=built.place,
         asked=asked,
         identity=identity,
-        nonce=_nonce(f"{name}-nonce", opts),
+        nonce=nonce(f"{name}-nonce", opts),
         before=pulumi.Output.all(*(one.stdout for one in after)),
     )
     wanted = known.apply(lambda values: request(**values))
@@ -64,19 +64,3 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
 
     seen = pulumi.Output.all(line=command.stdout, asked=asked, answer=earlier)
     return Measured(command, seen.apply(lambda its: look(**its)))
-
-
-def _nonce(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return a random number that is created once per stack and is a part of the request.
-
-    The head node answers a known request with the old line. With this number, a stack that was destroyed and recreated, or
-    another stack on the same machines, never gets an old line.
-    """
-    made = local.Command(
-        name,
-        create="od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'",
-        logging=local.Logging.NONE,
-        add_previous_output_in_env=False,
-        opts=opts,
-    )
-    return made.stdout

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from benchmarks.records.requests import with_history
 from components.acceptance.build import Archive
 from components.acceptance.entry_tests import entry_tests
 from components.acceptance.looks import End
+from components.acceptance.nonce import nonce
 from components.acceptance.records import Records
 from components.inventory import PlannedSet
 from components.kept_programs import kept
@@ -36,6 +38,8 @@ SCRIPT = "nccl-test.sh"
 #: Time limits in seconds for the nccl-tests build in the job: the first without a container image, and the second if the job
 #: must first import a container image.
 _BUILD_S, _IMAGE_S = 1800, 5400
+#: How much longer the job may take to start its steps and to write its result.
+_ENDS_S = 600
 #: Takes the place of a search's line: a test job makes no search.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
@@ -89,27 +93,29 @@ class OnDemand(pulumi.ComponentResource):
                 head=controller,
                 file=path,
                 there=f"{folder}/{there}",
-                triggers=[sha256],
+                # A new controller may have mounted another file system, which lacks the file.
+                triggers=[sha256, controller.apply(lambda head: head.host_key)],
                 opts=mine,
             )
             for there, (path, sha256) in files.items()
         ]
         copied = _after(mine, [one for one in copies if one is not None])
-        document: pulumi.Output[str] = reach.network.apply(
-            lambda network: requests.job(
+        known = pulumi.Output.all(network=reach.network, nonce=nonce(f"{name}-nonce", mine))
+        document: pulumi.Output[str] = known.apply(
+            lambda its: requests.job(
                 asked,
                 source,
                 planned.launcher.homes,
-                network=network or "",
+                network=its["network"] or "",
                 keep=folder,
-                reasons=[digest],
+                reasons=[digest, planned.made_of, its["nonce"]],
                 container=planned.launcher.container,
             )
         )
         written = reach.run(
             f"{name}-script",
             head=controller,
-            command=document.apply(lambda text: _writes(folder, runner, planned, text)),
+            command=document.apply(lambda text: _writes(folder, runner, planned, text, runs_s)),
             stdin=document,
             triggers=[],
             opts=copied,
@@ -124,8 +130,8 @@ class OnDemand(pulumi.ComponentResource):
             source=source,
             opts=copied,
         )
-        build_s = _IMAGE_S if planned.launcher.container else _BUILD_S
-        limit_s = planned.start_limit_s and planned.start_limit_s + build_s + asked.plan.timeout_s
+        runs_s = (_IMAGE_S if planned.launcher.container else _BUILD_S) + asked.plan.timeout_s
+        limit_s = planned.start_limit_s and planned.start_limit_s + runs_s
         read = reach.run(
             f"{name}-result",
             head=controller,
@@ -176,8 +182,11 @@ def submits(folder: str) -> str:
     return f"cd {folder} && sbatch {SCRIPT}"
 
 
-def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
-    """Return the job's script; its sbatch options can be overridden on the command line, except the number of nodes."""
+def script(folder: str, runner: str, planned: PlannedSet, document: str, runs_s: float) -> str:
+    """Return the job's script; its sbatch options can be overridden on the command line, except the number of nodes.
+
+    Slurm ends the job after `runs_s` and some minutes, so that a job that hangs does not keep its nodes, which are billed.
+    """
     asks = {
         "job-name": "nccl-test",
         "partition": planned.launcher.queue,
@@ -186,6 +195,7 @@ def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
         "gres": f"gpu:{planned.shape.gpus if planned.shape else 0}",
         "constraint": planned.name,
         "output": "%x-%j.out",
+        "time": math.ceil((runs_s + _ENDS_S) / 60),
     }
     lines = [
         "#!/bin/bash",
@@ -197,10 +207,10 @@ def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
+def _writes(folder: str, runner: str, planned: PlannedSet, text: str, runs_s: float) -> str:
     """Return the command that writes the document from stdin and then the script, both atomically."""
     document = f"job-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    body = shlex.quote(script(folder, runner, planned, document))
+    body = shlex.quote(script(folder, runner, planned, document, runs_s))
     return (
         f"cd {folder} && cat > {document}.new && mv {document}.new {document} && "
         f"printf %s {body} > {SCRIPT}.new && chmod 755 {SCRIPT}.new && mv {SCRIPT}.new {SCRIPT}"

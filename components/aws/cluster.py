@@ -135,6 +135,7 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         # An update does not wait for nodes of a Capacity Block: the block may begin weeks later.
         start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm and not machines.in_block else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and machines.dynamic else 0,
+        made_of=wanted.made_of(machines),
         job_folder=folder,
         launcher=Launcher(
             wanted.homes, in_jobs(image, wanted.storage.home_mount) if starts else image, queue=queue if starts else ""

@@ -127,6 +127,7 @@ def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
         job_nodes=wanted.job_nodes(pool),
         start_limit_s=wanted.slurm.start_limit_s(pool.always_on) if wanted.slurm else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and pool.dynamic else 0,
+        made_of=wanted.machines(pool),
         job_folder=folder,
         shape=pool.row,
         launcher=Launcher(
