@@ -16,10 +16,10 @@ _PAUSES_S = (5, 10, 20, 30, 0)
 FUNCTIONS = f"""download() {{
   rm -f "$2"
   for pause in {" ".join(map(str, _PAUSES_S))}; do
-    ! curl -fsSL --connect-timeout {_CONNECT_S} --max-time {_TRY_S} -o "$2" "$1" || break
+    ! curl -fsSL --connect-timeout {_CONNECT_S} --max-time {_TRY_S} -o "$2" "$1" || return 0
     sleep $pause
   done
-  [ -e "$2" ]
+  return 1
 }}
 compare() {{
   what=$1 came=$2 from=$3

@@ -109,10 +109,15 @@ def know(path: str, others: Dict[str, str]) -> None:
 
 
 def put(path: str, body: bytes, mode: int, owner: str) -> bool:
-    """Write a file atomically unless it has this content already; return whether it was written."""
+    """Write a file atomically unless it has this content already; return whether it was written.
+
+    In both cases the file gets exactly these permissions, whatever the umask is, and this owner.
+    """
     if os.path.exists(path):
         with open(path, "rb") as source:
             if source.read() == body:
+                os.chmod(path, mode)
+                give(path, owner)
                 return False
     os.makedirs(os.path.dirname(path), exist_ok=True)
     part = path + ".busbar"
@@ -121,6 +126,7 @@ def put(path: str, body: bytes, mode: int, owner: str) -> bool:
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(number, "wb") as target:
         target.write(body)
+        os.fchmod(number, mode)
     give(part, owner)
     os.rename(part, path)
     return True

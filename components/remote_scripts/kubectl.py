@@ -1,5 +1,6 @@
 """Calls kubectl, with a timeout, and finds a stack's pods."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,6 +11,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 #: Name of the container in the pods, and the container's home folder.
 CONTAINER, HOME = "ranks", "/busbar"
 _TIMEOUT_S = 30
+#: How long to wait for the output of a kubectl that was killed.
+_ENDS_S = 5
 
 
 class Answer(NamedTuple):
@@ -49,7 +52,9 @@ class Kubectl:
             out, err = process.communicate(given, timeout=timeout_s + 5)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            # kubectl may have started a credential plugin that hangs and keeps the pipes open, so nothing more is read.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=_ENDS_S)
             return Answer(124, "", f"kubectl {words[0]} did not answer within {timeout_s:.0f} s")
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 

@@ -101,7 +101,7 @@ class Evidence:
                 if _PATH.fullmatch(path):
                     _write(os.path.join(self.folder, path), base64.b64decode(data))
                     self._known[path] = [size, changed]
-        except (OSError, ValueError) as error:
+        except (AttributeError, OSError, TypeError, ValueError) as error:  # also if the answer is JSON of another form
             return str(error)
         return ""
 
@@ -112,8 +112,11 @@ class Evidence:
         files = {}
         for folder in [*("runs/" + run for run in missing), *(["looks"] if missing else [])]:
             for name in _names(os.path.join(self.folder, folder)):
-                with open(os.path.join(self.folder, folder, name), "rb") as source:
-                    files[f"{folder}/{name}"] = base64.b64encode(source.read()).decode()
+                try:
+                    with open(os.path.join(self.folder, folder, name), "rb") as source:
+                        files[f"{folder}/{name}"] = base64.b64encode(source.read()).decode()
+                except OSError as error:
+                    print(f"earlier evidence was not copied: {error}", file=sys.stderr)
         if files:
             answer = self._kubectl.inside(self._pod, _python(_GIVE), json.dumps(files), _COPY_S)
             if answer.status != 0:

@@ -15,6 +15,8 @@ from components.remote_scripts.kubectl import CONTAINER, HOME, Kubectl, brought,
 from components.remote_scripts.kubernetes_evidence import Evidence
 
 _COPY_S = 300
+#: How much longer kubectl may run than the runner in the pod, which itself gives up after twice its time limit and 300 s.
+_STALLED_S = 600
 #: The schema of a refusal: `benchmarks.launch.protocol.LINE_SCHEMA`.
 _SCHEMA = 2
 
@@ -50,7 +52,7 @@ def main(ask: Dict[str, Any]) -> None:
     evidence = Evidence(kubectl, ask["cluster"], name, request)
     evidence.give_back()
     with evidence:
-        ran = subprocess.run(words, input=given, check=False)
+        ran = _ran(words, given, request)
         # An evicted pod disappears in a moment, and the reason for the eviction disappears with it.
         last = kubectl.get("pods", name) if ran.returncode != 0 else None
     if ran.returncode == 0:
@@ -61,6 +63,18 @@ def main(ask: Dict[str, Any]) -> None:
         _refuse(request, _gone(ended(pods, ask["node"]) or disrupted(last), ask["node"], evidence.kept, kubectl.host))
         return
     sys.exit(ran.returncode)
+
+
+def _ran(words: List[str], given: bytes, request: Dict[str, Any]) -> "subprocess.CompletedProcess[bytes]":
+    """Run kubectl; if its connection stalls, stop it after twice the time limit of the request, and some minutes.
+
+    The runner may use the limit twice: once to wait for another measurement, then to measure.
+    """
+    limit_s = 2 * float(request["timeout_s"]) + _STALLED_S if request.get("timeout_s") else None
+    try:
+        return subprocess.run(words, input=given, check=False, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"kubectl exec did not end within {limit_s:.0f} s, so its connection to the pod has stalled")
 
 
 def _gone(said: str, node: str, kept: str, host: str) -> str:

@@ -46,7 +46,7 @@ def main(argv: List[str]) -> int:
         return 0
     known = settings.load()
     if verb == "entry-tests":
-        entry.all_due(entry.Desk(os.path.join(settings.FOLDER, entry.FOLDER)), entry.over_ssh(known))
+        entry.all_due(entry.Desk(os.path.join(settings.FOLDER, entry.FOLDER)), entry.over_ssh(settings.load))
         return 0
     if verb == "keep-jobs":
         return _keep_jobs(known)

@@ -41,6 +41,8 @@ _BUSY = re.compile(
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _STOPPED = ("stopping", "stopped")
 _ENDED = ("shutting-down", "terminated", *_STOPPED)
+#: The error for a machine that is protected against termination (EC2 API, TerminateInstances).
+_PROTECTED = "OperationNotPermitted"
 #: Errors if EC2 does not know an id; the message names the ids.
 _NO_MACHINE, _NO_BLOCK = "InvalidInstanceID.NotFound", "InvalidCapacityReservationId.NotFound"
 _TOO_MANY, _SERVER_ERROR = 429, 500
@@ -128,7 +130,31 @@ class Aws(Cloud):
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines. Ids that EC2 does not know any more are left out."""
         del wanted  # on EC2, the call terminates no machine except those in `ids`
-        self._about("TerminateInstances", "InstanceId", ids, _NO_MACHINE)
+        for at in range(0, len(ids), _PAGE):
+            self._end(ids[at : at + _PAGE])
+
+    def _end(self, ids: Sequence[str]) -> None:
+        """Terminate up to 1000 machines.
+
+        If one machine is protected against termination, EC2 terminates none of those that are in the same zone. So the machines
+        are then terminated in two halves, and so on, and only the protected machine stays.
+
+        Raises:
+            CloudError: EC2 refused a machine; all others are terminated.
+        """
+        try:
+            self._about("TerminateInstances", "InstanceId", ids, _NO_MACHINE)
+        except CloudError as error:
+            if error.code != _PROTECTED or len(ids) == 1:
+                raise
+            refused = None
+            for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+                try:
+                    self._end(half)
+                except CloudError as its:
+                    refused = its
+            if refused:
+                raise refused from None
 
     def _about(self, action: str, name: str, ids: Sequence[str], code: str) -> Tuple[Optional[ET.Element], List[str]]:
         """Make a call about `ids`, the values of the parameter `name`; return its answer, and the ids that EC2 does not know.

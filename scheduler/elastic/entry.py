@@ -191,14 +191,17 @@ def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Ou
         time.sleep(_POLL_S)
 
 
-def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]], Outcome]:
+def over_ssh(load: Callable[[], Settings]) -> Callable[[str, str, List[Tuple[str, str, str]]], Outcome]:
     """Return a function (token, set, machines) that runs a test from the first machine, as the login user.
+
+    Each test asks `load` for the settings, because an update may change them while other tests run.
 
     The machines log in to each other with the controller's key. The key stays on the controller, in an SSH agent that
     is forwarded while the test runs.
     """
 
     def run(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> Outcome:
+        known = load()
         launch_set = known.sets.get(node_set)
         if launch_set is None:
             return Outcome("the set of these machines is no longer in the cluster", {}, {})

@@ -89,6 +89,7 @@ def _learn(work: Work) -> bool:
         found = work.cloud.places(asked, work.ask)
     except CloudError as error:
         work.say(f"the cloud does not say where {len(asked)} machines are: {error}")
+        return False
     for machine in asked:
         if machine.id in found:
             state.places[machine.id] = list(found[machine.id])

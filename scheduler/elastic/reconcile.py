@@ -143,7 +143,8 @@ def launch(work: Work) -> None:
         if pause and now < pause["until"] and not batch.beside:
             work.fail_group(batch, pause["reason"], pause["until"] - now)
         elif now > batch.asked_at + patience_s:
-            work.fail_group(batch, f"the cloud did not answer for {patience_s:.0f} s", PAUSE_S)
+            why = batch.error or "no call was made"
+            work.fail_group(batch, f"the cloud did not start the machines within {patience_s:.0f} s: {why}", PAUSE_S)
         elif now >= batch.not_before:
             _call(work, batch)
         work.save()
@@ -159,6 +160,7 @@ def _call(work: Work, batch: Batch) -> None:
         # The call may have succeeded nevertheless; the same token starts nothing twice.
         batch.attempts += 1
         batch.not_before = work.clock() + min(2.0**batch.attempts, _LONGEST_WAIT_S)
+        batch.error = str(error)
         work.say(f"{batch.node_set}: call {batch.attempts} will be repeated: {error}")
     except CloudError as error:
         watch.refused(work, batch, error)

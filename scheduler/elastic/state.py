@@ -30,6 +30,7 @@ class Batch:
         asked_at: when Slurm asked for the nodes, Unix time.
         launched_at: when the cloud accepted the launch; None before.
         attempts, not_before: number of calls that were throttled or not answered, and when to call again.
+        error: what the cloud said to the last of these calls.
         beside: token of the launch whose network the machines join; empty for a network of their own.
         refused: zones without capacity -> the cloud's message.
         machines, addresses: node -> id and private address.
@@ -43,7 +44,7 @@ class Batch:
     def __init__(self, token: str, node_set: str, group: str, nodes: List[str], asked_at: float) -> None:
         self.token, self.node_set, self.group, self.nodes, self.asked_at = token, node_set, group, nodes, asked_at
         self.launched_at: Optional[float] = None
-        self.count, self.attempts, self.not_before = len(nodes), 0, 0.0
+        self.count, self.attempts, self.not_before, self.error = len(nodes), 0, 0.0, ""
         self.beside = ""
         self.refused: Dict[str, str] = {}
         self.machines: Dict[str, str] = {}

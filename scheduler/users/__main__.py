@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
             home_folder.refuse_unmounted(known.home, known.mounted)
             try:
                 given.run(given)
-            except RefusalError:
+            except (RefusalError, OSError, subprocess.SubprocessError):
                 # Some steps of the command may have been done before the step that failed.
                 with contextlib.suppress(OSError, RefusalError):
                     snapshot.write(known.snapshot)
@@ -45,6 +45,9 @@ def main(argv: Sequence[str]) -> int:
                 _save_copy(known)
     except RefusalError as refusal:
         sys.stderr.write(f"cluster: {refusal}\n")
+        return 1
+    except (OSError, subprocess.SubprocessError) as error:
+        sys.stderr.write(f"cluster: the command stopped half-way, because {error}; see what it has done, and finish it\n")
         return 1
     return 0
 

@@ -338,6 +338,25 @@ def test_nodes_that_always_run_are_started_by_the_controller_and_never_suspended
     assert not engine.of("ClusterNetwork"), "the update itself rents no node"
 
 
+def test_a_result_of_another_stack_or_of_other_machines_is_never_taken_for_this_stacks_result(on_demand, monkeypatch):
+    def reads(engine: Engine) -> str:
+        (path,) = re.findall(r"cat (\S+\.json)", given(engine, "acceptance-job-result")["create"])
+        return path
+
+    other = program(pools=[POOL | {"image": "ocid1.image.oc1..another"}])
+    monkeypatch.setitem(LINES, "acceptance-job-nonce", "another stack's number")
+    assert len({reads(on_demand), reads(other), reads(program())}) == 3
+    assert reads(program()) == reads(program())
+
+
+def test_slurm_ends_a_test_job_that_hangs_and_a_new_controller_gets_the_runner_again(on_demand):
+    (minutes,) = re.findall(r"#SBATCH --time=(\d+)", given(on_demand, "acceptance-job-script")["create"])
+    assert int(minutes) * 60 == 1800 + 300 + 600, "the build, measure.timeout, and some minutes"
+    copied = given(on_demand, "acceptance-job-program")
+    assert len(copied["triggers"]) == 2, "the content, and the controller's host key"
+    assert copied["triggers"][1].startswith("ssh-ed25519 ")
+
+
 def test_an_update_runs_its_test_job_on_the_nodes_that_always_run_and_waits_as_long_as_the_job_may_take():
     engine, found = always_on(ran())
     read = given(engine, "acceptance-job-result")["create"]

@@ -219,6 +219,36 @@ def test_credentials_are_fetched_once_for_several_calls_but_again_before_they_ca
     assert service.metadata.count("api/token") == 2
 
 
+def test_a_machine_that_is_protected_against_termination_does_not_keep_other_machines_running():
+    ended: list[str] = []
+
+    def terminate(asked: dict[str, str]) -> Answer:
+        ids = [its for key, its in asked.items() if key.startswith("InstanceId")]
+        if "i-3" in ids:
+            return refused("OperationNotPermitted", "The instance 'i-3' may not be terminated")
+        ended.extend(ids)
+        return ok("TerminateInstances", "")
+
+    aws, service = cloud()
+    genuine = service.__call__
+
+    class Protected(Service):
+        def __call__(self, method, url, headers, body, timeout_s) -> Answer:
+            asked = dict(parse_qsl(body.decode()))
+            return terminate(asked) if asked.get("Action") else genuine(method, url, headers, body, timeout_s)
+
+    aws = Aws({"region": "us-east-1", "endpoint": ENDPOINT, "tags": {}}, Protected())
+    with pytest.raises(CloudError, match="'i-3' may not be terminated"):
+        aws.terminate([f"i-{number}" for number in range(6)])
+    assert sorted(ended) == ["i-0", "i-1", "i-2", "i-4", "i-5"]
+
+
+def test_many_machines_are_terminated_with_one_call_for_each_thousand():
+    aws, service = cloud(TerminateInstances=[ok("TerminateInstances", "")] * 3)
+    aws.terminate([f"i-{number:x}" for number in range(2001)])
+    assert [len([key for key in asked if key.startswith("InstanceId")]) for asked in service.asked] == [1000, 1000, 1]
+
+
 def test_machines_that_ec2_no_longer_knows_do_not_prevent_the_termination_of_other_machines():
     forgotten = refused("InvalidInstanceID.NotFound", "The instance IDs 'i-0a, i-0b' do not exist")
     aws, service = cloud(TerminateInstances=[forgotten, ok("TerminateInstances", "")])

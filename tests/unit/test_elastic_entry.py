@@ -229,7 +229,7 @@ def said(monkeypatch: pytest.MonkeyPatch, known: Settings, out: str, err: str = 
         return SimpleNamespace(returncode=status, stdout=out.encode(), stderr=err.encode())
 
     monkeypatch.setattr(entry.subprocess, "run", run)
-    return entry.over_ssh(known)("a1", "gpu/p5", MACHINES), calls[0]
+    return entry.over_ssh(lambda: known)("a1", "gpu/p5", MACHINES), calls[0]
 
 
 def test_a_test_runs_on_the_first_machine_and_reaches_the_other_machines_by_the_forwarded_agent_and_pinned_keys(
@@ -262,7 +262,7 @@ def test_a_test_that_does_not_end_fails_with_the_reason(known, monkeypatch):
         raise entry.subprocess.TimeoutExpired("ssh", 5)
 
     monkeypatch.setattr(entry.subprocess, "run", run)
-    assert entry.over_ssh(known)("a1", "gpu/p5", MACHINES).failed == "it did not end within 5 s"
+    assert entry.over_ssh(lambda: known)("a1", "gpu/p5", MACHINES).failed == "it did not end within 5 s"
 
 
 def test_a_test_fails_with_the_reason_if_ssh_cannot_start_or_the_file_of_host_keys_cannot_be_read(known, monkeypatch, tmp_path):
@@ -270,7 +270,7 @@ def test_a_test_fails_with_the_reason_if_ssh_cannot_start_or_the_file_of_host_ke
     monkeypatch.setenv("PATH", str(tmp_path))
     for token, missing in (("a1", "ssh-agent"), ("b2", f"{tmp_path}/known")):
         desk.ask(token, "gpu/p5", MACHINES)
-        entry.all_due(desk, entry.over_ssh(known))
+        entry.all_due(desk, entry.over_ssh(lambda: known))
         assert desk.outcome(token) == Outcome(f"[Errno 2] No such file or directory: '{missing}'", {}, {})
         (tmp_path / "known").unlink(missing_ok=True)
 
@@ -293,4 +293,7 @@ def test_files_of_an_entry_test_that_another_program_removes_or_renames_cause_no
 
 
 def test_machines_of_a_removed_set_are_not_tested(known):
-    assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "the set of these machines is no longer in the cluster"
+    assert (
+        entry.over_ssh(lambda: known)("a1", "gpu/p4", MACHINES).failed
+        == "the set of these machines is no longer in the cluster"
+    )

@@ -127,6 +127,8 @@ def test_a_clouds_refusal_to_tell_the_places_of_machines_is_logged_and_leaves_to
     assert head.topology.read_text().splitlines()[1:] == EMPTY
     assert f"the cloud does not say where 4 machines are: {error}" in head.said
     assert len(head.cloud.running) == 4
+    head.run(3, seconds=601)
+    assert not head.state().places, "a refusal is no answer, so the cloud is asked again"
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nSwitchName=s Nodes=ALL\n"])

@@ -193,7 +193,7 @@ def test_a_separate_timer_starts_the_tests_of_new_machines_in_a_service_without_
 
 
 def test_pending_tests_of_new_machines_run_while_reconcile_holds_the_lock(head, monkeypatch, tmp_path):
-    monkeypatch.setattr(entry, "over_ssh", lambda given: lambda *_: entry.Outcome("", {}, {"gpu-dy-p5-1": given.join["user"]}))
+    monkeypatch.setattr(entry, "over_ssh", lambda load: lambda *_: entry.Outcome("", {}, {"gpu-dy-p5-1": load().join["user"]}))
     desk = entry.Desk(str(tmp_path / entry.FOLDER))
     desk.ask("a1", "gpu/p5", [])
     with only_one(str(tmp_path / "lock")):

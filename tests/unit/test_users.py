@@ -562,6 +562,24 @@ def test_on_a_machine_that_is_no_controller_the_error_says_that_the_machine_has_
     assert refusal(settings.load, str(tmp_path / "users.json")).startswith("this machine has no users of a cluster (")
 
 
+def test_the_copy_of_the_directory_is_written_even_if_a_command_stops_half_way(tmp_path, monkeypatch, capsys):
+    """Otherwise a new controller would restore a user who is deleted, but whose home could not be deleted."""
+    saved: list[str] = []
+    monkeypatch.setattr(__main__, "as_root", lambda _: None)
+    monkeypatch.setattr(__main__, "_LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(settings, "load", lambda: settings.Settings(str(tmp_path)))
+    monkeypatch.setattr(__main__.snapshot, "write", saved.append)
+    for error in (OSError(116, "Stale file handle"), subprocess.TimeoutExpired("sss_cache", 10)):
+
+        def stopped(*_: Any, error: Exception = error) -> Any:
+            raise error
+
+        monkeypatch.setattr(__main__.accounts, "delete", stopped)
+        assert __main__.main(["user", "delete", "alice", "--purge-home"]) == 1
+        assert f"cluster: the command stopped half-way, because {error}" in capsys.readouterr().err
+    assert saved == [f"{tmp_path}/.busbar-users/directory.ldif"] * 2
+
+
 def test_a_command_is_refused_if_the_file_system_of_the_homes_is_not_mounted(tmp_path, monkeypatch):
     home, why = str(tmp_path), f"{tmp_path} is not mounted, but the homes are in it; mount it first"
     assert refusal(home_folder.refuse_unmounted, home, True) == why

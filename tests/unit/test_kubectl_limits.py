@@ -1,0 +1,51 @@
+"""Calls of kubectl end within their limits, even if kubectl or a program that it started hangs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from components.remote_scripts import kubectl, kubernetes_run
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch) -> kubectl.Kubectl:
+    """A kubectl that starts a credential plugin, which keeps the pipes open, and then hangs."""
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\nsleep 30 &\necho $! > {tmp_path}/plugin\nsleep 30\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return kubectl.Kubectl({"kubeconfig": None, "context": None, "host": "this machine"}, "busbar")
+
+
+@pytest.mark.programs
+def test_a_call_of_kubectl_ends_although_a_program_that_kubectl_started_keeps_its_output_open(slow, monkeypatch, tmp_path):
+    monkeypatch.setattr(kubectl, "_ENDS_S", 0.1)
+    assert slow("get", "pods", timeout_s=-4.5) == (124, "", "kubectl get did not answer within -4 s")
+    plugin = int((tmp_path / "plugin").read_text())
+    os.kill(plugin, signal.SIGKILL)  # raises an error if the plugin has ended, so that the call may have waited for it
+
+
+def test_a_stalled_connection_to_a_pod_ends_the_command_after_twice_the_requests_limit_and_ten_minutes(monkeypatch):
+    def run(words, **given):
+        assert given["timeout"] == 2 * 1800 + 600
+        raise subprocess.TimeoutExpired(words, given["timeout"])
+
+    monkeypatch.setattr(kubernetes_run, "subprocess", SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired))
+    given = json.dumps({"kind": "measure", "timeout_s": 1800}).encode()
+    with pytest.raises(SystemExit, match=r"^kubectl exec did not end within 4200 s, so its connection to the pod has stalled$"):
+        kubernetes_run._ran(["kubectl"], given, json.loads(given))  # noqa: SLF001
+
+
+def test_a_command_that_carries_out_no_request_has_no_limit(monkeypatch):
+    seen = []
+    monkeypatch.setattr(kubernetes_run.subprocess, "run", lambda *_, **given: seen.append(given["timeout"]))
+    monkeypatch.setattr(kubernetes_run.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    kubernetes_run._ran(["kubectl"], b"", {})  # noqa: SLF001
+    assert seen == [None]
