@@ -79,7 +79,7 @@ pure: ## run the tests that need neither root nor network nor many other program
 golden: ## rewrite the reviewed texts of tests/golden and show what changed
 	@[ -z "$$CI" ] || { echo "golden: reviewed texts are written by a person, not by CI" >&2; exit 1; }
 	@tools/setup tests
-	@. tools/env && "$$BUSBAR_PYTHON" -m pytest -q --no-header --write-golden -k "was_reviewed"
+	@. tools/env && "$$BUSBAR_PYTHON" -m pytest -q --no-header --write-golden tests/unit tests/program
 	@git diff --stat -- tests/golden
 
 check: ## run the checks (style, types, shell, workflows)
