@@ -72,7 +72,7 @@ kubernetes: setup ## run the tests on a rehearsed Kubernetes cluster; builds Kub
 	@tools/setup checks kubernetes
 	@tools/test kubernetes
 
-pure: ## run the tests that need neither root nor network nor many other programs, in about a minute
+pure: ## run the tests that need neither root nor network and that start few other programs; about a minute
 	@tools/setup tests
 	@tools/test pure
 
