@@ -13,6 +13,7 @@ CLUSTERS = "manage compute-management-family"
 FILES = "manage file-family"
 LUSTRE = "manage lustre-file-family"
 COMPARTMENTS = "inspect compartments in tenancy"
+TENANCIES = "inspect tenancies in tenancy"
 LIMITS = "inspect limits in tenancy"
 GROUPS = "manage dynamic-groups in tenancy"
 POLICIES = "manage policies"
@@ -54,7 +55,11 @@ RIGHTS: dict[str, dict[str, str]] = {
     "lustre": {"FileStorageLustreFileSystem": LUSTRE},
     "limits": {"get_resource_availability": LIMITS},
     "identity": {"DynamicGroup": GROUPS, "Policy": POLICIES},
-    "Identity": {"getCompartment": COMPARTMENTS, "getAvailabilityDomains": COMPARTMENTS},
+    "Identity": {
+        "getCompartment": COMPARTMENTS,
+        "getAvailabilityDomains": COMPARTMENTS,
+        "getRegionSubscriptions": TENANCIES,
+    },
 }
 #: What the vendor's service needs in the tenancy before it builds cluster networks.
 SERVICE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -113,11 +114,27 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
     subnets = existing.subnets(wanted)
     facts = replace(_existing(wanted), domains=domains, shapes=shapes, images=images, login_image=newest, subnets=subnets)
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
+    if wanted.slurm is not None:
+        facts = replace(facts, home_region=_home_region(tenancy), region=_region())
     here = wanted.availability_domain if wanted.availability_domain in domains else next(iter(offering), None)
     if here is None:
         return facts
     names = {name for pool in wanted.pools if pool.shape in shapes[here] for name in shapes[here][pool.shape].limits}
     return replace(facts, available={name: _available(tenancy, here, name) for name in sorted(names)})
+
+
+def _home_region(tenancy: str) -> str:
+    regions = _ask(
+        f"the home region of {tenancy}",
+        "inspect tenancies in tenancy",
+        lambda: _identity("getRegionSubscriptions", tenancyId=tenancy)["regionSubscriptions"],
+    )
+    return next((str(one["regionName"]) for one in regions if one["isHomeRegion"]), "")
+
+
+def _region() -> str:
+    """Return the provider's region, from the stack file or the environment; empty if only the provider's own file has it."""
+    return pulumi.Config("oci").get("region") or os.environ.get("OCI_REGION") or ""
 
 
 def _shapes(compartment: str, domain: str) -> dict[str, OfferedShape]:

@@ -110,6 +110,7 @@ class Facts:
         running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if the pool has neither.
         subnets: subnets that the stack file names, by OCID.
         oldest: for a pool that shrinks but keeps nodes, the names of its nodes, oldest first, by pool name.
+        region: the stack's region; empty if it is not known. home_region: the tenancy's home region; None if it was not looked up.
         placed: the availability domain in which a pool's machines run, by pool name; a pool without machines is absent.
     """
 
@@ -124,6 +125,8 @@ class Facts:
     running: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     placed: Mapping[str, str] = field(default_factory=dict)
+    region: str = ""
+    home_region: str | None = None
 
     def domain(self, named: str | None, shapes: frozenset[str]) -> str:
         """Return a stack's availability domain: `named`, or the first domain that offers all `shapes`; empty if none does."""

@@ -38,6 +38,21 @@ def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             )
 
 
+@rule("slurm-home-region", ERROR, "OCI IAM, 403-NotAllowed (Please go to your home region); terraform-oci-iam issue 14")
+def slurm_home_region(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """A Slurm cluster outside the tenancy's home region, in which alone IAM takes the controller's permissions."""
+    if wanted.slurm is None:
+        return
+    if facts.home_region is None:
+        raise NotAskedError("the tenancy's home region")
+    if facts.region and facts.home_region and facts.region != facts.home_region:
+        yield Breach(
+            "oci.slurm",
+            f"is set, but the stack's region is {facts.region} and the tenancy's home region is {facts.home_region}; the vendor "
+            "creates the controller's dynamic group and policy only in the home region, so build the cluster there",
+        )
+
+
 @rule("slurm-fallback-domains", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """Fallback domains of a pool without dynamic nodes, or fallback domains in which Slurm could not start the pool's nodes."""

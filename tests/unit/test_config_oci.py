@@ -433,6 +433,8 @@ def facts(**changes: Any) -> Facts:
         "available": {"gpu4-count": 16},
         "running": {"gpu": 0},
         "subnets": {PUBLIC: PUBLIC_SUBNET, PRIVATE: PRIVATE_SUBNET},
+        "region": "us-phoenix-1",
+        "home_region": "us-phoenix-1",
     }
     return Facts(**good | changes)
 
@@ -693,6 +695,13 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "oci.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install GitHub's",
         )
     ],
+    "slurm-home-region": [
+        (
+            on_demand() | {"slurm": {}},
+            facts(home_region="us-ashburn-1"),
+            "oci.slurm is set, but the stack's region is us-phoenix-1 and the tenancy's home region is us-ashburn-1; the vendor",
+        )
+    ],
     "limit-unknown": [
         ({}, facts(available={"gpu4-count": None}), "oci.pools[0].nodes is 2, and the service does not report what is left of")
     ],
@@ -762,12 +771,13 @@ def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_but_an_account_
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
-    # The five rules listed below have no note: image-import needs no account, and the other four apply only to stacks with
+    # The six rules listed below have no note: image-import needs no account, and the other five apply only to stacks with
     # Slurm. subnet-room has a note here, because it needs the account if a stack uses existing subnets, as this stack does.
     assert {one.rule for one in notes} - {"subnet-room"} == set(ASKED) - {
         "image-import",
         "enroot-unchecked",
         "slurm-fallback-domains",
+        "slurm-home-region",
         "existing-slurm",
         "existing-home",
     }
