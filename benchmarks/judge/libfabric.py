@@ -1,7 +1,7 @@
 """Compares the log of NCCL's network plugin with the shape: which provider the plugin selected, and how many devices.
 
-If the plugin is missing or selects a provider other than the shape's, NCCL falls back to sockets at a small part of the rails'
-rate.
+If the plugin is missing, NCCL falls back to sockets at a small part of the rails' rate. If the plugin selects a provider other
+than the shape's, the rails are not used either.
 """
 
 from __future__ import annotations

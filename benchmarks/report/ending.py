@@ -52,7 +52,7 @@ class Next:
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
     """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause and its busbw.
 
-    Pulumi's command plugin quotes the headline as Go's %q does, so it must have no double quote and no backslash.
+    Pulumi's command plugin quotes the headline as Go's %q does, so the headline must contain no double quote and no backslash.
     """
     cause = "" if judged.verdict == PASS else _cause(judged, searched)
     text = f"{summary.sentence(judged)}{'; ' if cause else ''}{cause}"
