@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-#: Packages that need only the standard library of Python 3.6.
+#: The packages that the zipapp contains. They need only the standard library of Python 3.6.
 _PACKAGES = ("benchmarks/launch", "benchmarks/search", "benchmarks/runner", "scheduler")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
 _SHEBANG = b"#!/usr/bin/env python3\n"

@@ -190,7 +190,7 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
         nodes=asked.nodes,
         keep=keep,
         build=load(Build, json.loads(build(nodes, asked, source, homes, [], container))),
-        measure=measured._replace(launch=launch),
+        measure=measured._replace(launch=launch, proofs=proofs(asked)),
     )
     return _named(body, *reasons)
 

@@ -21,7 +21,8 @@ class Check:
     Attributes:
         name: what was checked, usually one word.
         state: pass, short, unknown, or skipped if the check could not be made. The check `upgrade` is also skipped if the
-            measured number is lower than the number before a change, because the lower number does not show the cause.
+            measured number is below the limit from runs before a change, because the number does not show whether the change
+            or the fabric made it lower.
         why: sentences on what is wrong, on the evidence that nothing is wrong, or on why the check was skipped.
     """
 

@@ -21,8 +21,8 @@ def told(moved: Mapping[str, Any], shape: Shape) -> Told:
     """Return what NCCL's log reports about its channels between nodes; empty for shapes that need no GPUDirect RDMA.
 
     Machines with NVLink need GPUDirect RDMA: their GPU and HCA (or EFA device) are behind one PCIe switch. With EFA's plugin,
-    NCCL logs GPUDirect RDMA in the same form (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is slow if its
-    log does not show GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
+    NCCL logs GPUDirect RDMA in the same form as with HCAs (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is
+    slow if its log does not show GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
     """
     if shape.rdma is None or shape.nvlink_gbytes_per_s is None:
         return Told()

@@ -83,7 +83,7 @@ def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
 
 
 def is_final(looks: Looks) -> bool:
-    """Tell whether the result stays short even if all further looks up to the number `MOST` are fine."""
+    """Tell whether the result stays short even if all further looks are fine, until there are `MOST` looks in total."""
     return weigh(looks.slow, max(looks.of, MOST), looks.carried).answer == SHORT
 
 

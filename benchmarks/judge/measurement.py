@@ -156,7 +156,7 @@ def _counted(word: str) -> int:
 
 
 def of(line: dict[str, Any]) -> Measurement:
-    """Return the measurement that `line` describes; its kind and version must have been checked."""
+    """Return the measurement that `line` describes; the caller must have checked the kind and version of the line."""
     runs: dict[str, Run] = {}
     for step in steps(line):
         run = _run(step)
@@ -196,7 +196,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
 ) -> Iterable[str]:
     """Yield the reasons why `run` is not a complete run of collective `name`.
 
-    If the run has no usable rows, no further reasons follow. Of contradictions in the rows, at most 4 are listed.
+    If the run has no rows, or if a row is incomplete, nothing else is checked. At most 4 contradictions in the rows are listed.
 
     Args:
         run: the run, as reported.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: How far each counter may grow from the start of the measurement to the end of the deciding run. Congestion counters (CNP,
-#: ECN, pauses) are not errors and are left out. The limits are this project's. The meanings of the counters are from:
+#: ECN, pauses) are not errors and are left out. This project chose the limits. The meanings of the counters are from:
 #: - InfiniBand Architecture, PortCounters: the first four counters show that a link was lost or retrained; some symbol errors
 #:   are normal, because forward error correction repairs them.
 #: - NVIDIA, "Understanding mlx5 ethtool counters": a timeout stalls a queue for milliseconds; too many retries break the queue.

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 #: Share of the line rate that ib_write_bw must reach. With an MTU of 1024, RoCE v2 carries 1024 payload bytes in 1106 bytes on
 #: the wire (82 are for Ethernet, IPv4, UDP, BTH and ICRC, preamble and gap), so at most 0.926 of the line rate is payload.
-#: IIJ's article reports this share (23.14 of 25 Gbit/s). With an MTU of 4096 the share is at most 0.98.
+#: An article by IIJ reports this share (23.14 of 25 Gbit/s). With an MTU of 4096 the share is at most 0.98.
 _SHARE = 0.9
 _NAMED = 16
 
 
 def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
-    """Judge whether every rail was reached and carried its line rate; the check is skipped if a rate could not be measured."""
+    """Judge whether every rail was reached and carried its line rate.
+
+    The check is skipped if a rail cannot be tried, or if ib_write_bw cannot run on it. If ib_write_bw ran but failed, the check
+    is unknown.
+    """
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
     said = line.get("proofs")

@@ -89,15 +89,16 @@ def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement, which may get new looks.
+    """Return the first judgement; if its own looks decide nothing but all looks together are short, return it with all looks.
 
-    The judgement gets new looks if only the looks of both measurements together show that the fabric is intermittent. The
-    new looks are those of the second judgement, which include the looks of the first measurement.
+    All looks are those of the second judgement, which include the looks of the first measurement.
     """
     if first.looks is None or first.looks.answer or second.looks is None or second.looks.answer != SHORT:
         return first
     (before,) = [one for one in first.checks if one.name == "looks"]
-    (after,) = [one for one in second.checks if one.name == "looks"]
+    after = next((one for one in second.checks if one.name == "looks"), None)
+    if after is None:  # the retest itself failed, so its judgement has no checks of numbers
+        return first
     return dataclasses.replace(
         first,
         looks=second.looks,

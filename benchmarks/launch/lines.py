@@ -101,7 +101,7 @@ class NvlinkBytes(NamedTuple):
 
 
 class PortEvents(NamedTuple):
-    """An error counter of a port that grew by `count`."""
+    """By how much (`count`) an error counter of a port grew."""
 
     node: str
     hca: str

@@ -1,4 +1,4 @@
-"""Placeholders for the nodes and folders that are known only once a job runs; the document that describes the job has them.
+"""Placeholders in a job's document, in place of the nodes and folders that are known only once the job runs.
 
 Each placeholder is a text between two @ characters. No path, address or variable contains such a text. `filled` replaces each
 placeholder with its value.

@@ -276,7 +276,7 @@ class Search(NamedTuple):
     """Measure again what was short, then search for the cause within the budget.
 
     Attributes:
-        budget_s: after this time no round of trials begins; the last round may end up to 300 s after this time.
+        budget_s: after this time no round of trials begins; the last round is stopped 300 s later.
         again: the request of the retest; None if nothing is measured again.
         trials: how trials run; None if no cause needs to be found.
     """

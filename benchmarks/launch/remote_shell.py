@@ -1,7 +1,7 @@
 """Starts ranks with mpirun through a program that replaces ssh: `kubectl exec` into pods, or `srun` within a Slurm job.
 
 That program takes the same arguments as ssh (an address and a command), so no machine needs sshd. MPI Operator's first version
-did the same.
+also started ranks through `kubectl exec`.
 """
 
 from typing import List, Sequence

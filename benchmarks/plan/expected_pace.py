@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.launch.protocol import Pace
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.steps import NODE, RAILS
+from benchmarks.plan.steps import NODE, NVL, RAILS
 
 if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
@@ -30,9 +30,11 @@ def pace(step: Step, factor: int, shape: Shape, nodes: int) -> Pace:
 
 
 def _wire_gb_s(step: Step, shape: Shape, nodes: int) -> float | None:
-    """Return the busbw that the links of `step` allow: NVLink inside a node, one GPU's share of the rails, or all rails."""
+    """Return the busbw that the links of `step` allow: NVLink, one GPU's share of the rails, or all rails."""
     if step.stage == NODE:
         return ceiling.nvlink_gb_s(shape)
+    if step.stage == NVL:
+        return shape.nvlink_gbytes_per_s
     whole = ceiling.bound_gb_s(step.collective, shape, nodes)
     return whole / shape.gpus if whole is not None and step.stage == RAILS else whole
 

@@ -74,7 +74,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     limits = _limits(name, size, shape, nodes, scale)
     if not limits:
         needed = size_text(smallest_bytes(plan, shape, nodes) or 0)
-        real = f" outside a rehearsal, or 1/{scale} of that" if scale != 1 else ""
+        real = f", or 1/{scale} of that in this rehearsal" if scale != 1 else ""
         return Gate(name, size, None, f"the largest size is {size_text(size)}, but the gate needs at least {needed}{real}")
     limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""

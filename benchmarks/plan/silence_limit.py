@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
+from benchmarks.plan.steps import RAILS
 
 if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
@@ -31,6 +32,8 @@ def silence_s(step: Step, shape: Shape, nodes: int) -> float:
     operation_s = next((one for one in known if one), None)
     if operation_s is None:
         return 0.0
+    # In the step `rails` each group of ranks has only the rails of one GPU.
+    operation_s *= shape.gpus if step.stage == RAILS else 1
     operations = 2 * (step.warmup + step.iterations + 1)
     return _START_S + _START_OF_A_NODE_S * nodes + _SLOWEST * operations * operation_s
 

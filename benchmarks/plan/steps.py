@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from config.measure import Measure
 
 #: Below this many nodes the ring is forced. NCCL might choose a tree, which moves fewer bytes over the rails, so busbw would
-#: flatter the fabric: a two-node all-reduce on H100 then shows 1.12 to 1.22 times the busbw that a ring can reach at most.
+#: flatter the fabric: a two-node all-reduce on H100 then shows 1.12 to 1.22 times the highest busbw of a ring.
 RING_BELOW_NODES = 4
 #: Message size of the run inside each node: large enough for NVLink's full rate, small enough to finish quickly.
 _NODE_BYTES = 1024**3

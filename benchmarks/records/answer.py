@@ -64,7 +64,7 @@ def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record
 
 
 def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
-    """Copy all transcripts of the run from the head node to the history; return the deciding transcript's copy."""
+    """Copy all transcripts of the run from the head node to the history; return the path of the deciding transcript's copy."""
     if not request["evidence"] or not request["history"]:
         return None
     way = {name: value for name, value in request["evidence"].items() if name != "evidence"}

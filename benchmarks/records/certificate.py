@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: How long a certificate is valid by default: links age, and other tenants move in.
+#: By default, a certificate is valid for this many days. It expires because links age and other tenants move in.
 VALID_DAYS = 30
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -109,7 +109,7 @@ class Record:
         return self.started, self.run_id
 
     def name(self) -> str:
-        """Return the record's path below the folder; a run that is written twice has one file."""
+        """Return the record's path below the history's folder; a run that is recorded twice still has only one file."""
         return f"{self.key.digest()}/{re.sub('[-:]', '', self.started)}-{self.run_id}.json"
 
     def document(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Folder of the history that contains the transcripts; each is named by the sha256 of its text.
 FOLDER = "evidence"
-#: Transcripts of hundreds of nodes have a few megabytes.
+#: A larger file is not copied. Transcripts of hundreds of nodes have only a few megabytes.
 _MAX_BYTES = 64 * 1024 * 1024
 _TIMEOUT_S = 120
 #: The first line of a retest's transcript; this line names the transcript of the first measurement.

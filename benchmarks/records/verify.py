@@ -130,7 +130,7 @@ def _failed(name: str, why: str) -> Verification:
 def _opened(envelope: Any) -> tuple[bytes, list[tuple[str, bytes]]]:
     """Return the payload and signatures of a DSSE envelope; refuse any other field, because it is not signed."""
     if not isinstance(envelope, dict) or set(envelope) != {"payload", "payloadType", "signatures"}:
-        raise ValueError("it has other fields than payload, payloadType and signatures")
+        raise ValueError("its fields are not exactly payload, payloadType and signatures")
     if envelope["payloadType"] != PAYLOAD:
         raise ValueError(f"its payload is not {PAYLOAD}")
     if not isinstance(envelope["signatures"], list) or any(set(each) != {"keyid", "sig"} for each in envelope["signatures"]):

@@ -34,7 +34,7 @@ def top(outputs: dict[str, Any]) -> str:
 
 
 def cards(outputs: dict[str, Any]) -> str:
-    """Return a card for each culprit: what it is, its own number, its rails or pairs, and what to type next.
+    """Return a card for each culprit: what it is, its busbw, the rails or pairs that were tried, and what to type next.
 
     If the search found no culprit, or did not complete, a paragraph reports that. Without a search, return an empty text.
     """

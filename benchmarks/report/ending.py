@@ -52,7 +52,7 @@ class Next:
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
     """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause and its busbw.
 
-    Pulumi's command plugin quotes the headline as Go's %q does, so it must have no double quote and no backslash.
+    Pulumi's command plugin quotes the headline as Go's %q does, so the headline must contain no double quote and no backslash.
     """
     cause = "" if judged.verdict == PASS else _cause(judged, searched)
     text = f"{summary.sentence(judged)}{'; ' if cause else ''}{cause}"
@@ -143,11 +143,11 @@ def _running(following: Next, *, rehearsed: bool) -> str:
     """Return what keeps running until the stack is destroyed, and what that costs."""
     if not following.rented:
         return "none: this stack rents nothing"
-    if following.job:
-        return f"{following.rented}{f'; real machines cost {following.price}' if following.price else ''}"
     if rehearsed:
         return f"{following.rented}, rehearsed{f'; real machines cost {following.price}' if following.price else ''}"
     price = following.price or "at an unknown price (set records.pricePerNodeHour)"
+    if following.job:
+        return f"{following.rented}, {price}"
     return f"{following.rented} until the stack is destroyed, {price}"
 
 

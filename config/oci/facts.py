@@ -110,7 +110,8 @@ class Facts:
         running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if the pool has neither.
         subnets: subnets that the stack file names, by OCID.
         oldest: for a pool that shrinks but keeps nodes, the names of its nodes, oldest first, by pool name.
-        region: the stack's region; empty if it is not known. home_region: the tenancy's home region; None if it was not looked up.
+        region: the stack's region; empty if it is not known.
+        home_region: the tenancy's home region; None if it was not looked up.
         placed: the availability domain in which a pool's machines run, by pool name; a pool without machines is absent.
     """
 

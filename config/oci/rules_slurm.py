@@ -48,8 +48,8 @@ def slurm_home_region(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if facts.region and facts.home_region and facts.region != facts.home_region:
         yield Breach(
             "oci.slurm",
-            f"is set, but the stack's region is {facts.region} and the tenancy's home region is {facts.home_region}; the vendor "
-            "creates the controller's dynamic group and policy only in the home region, so build the cluster there",
+            f"is set, but the stack's region is {facts.region} and the tenancy's home region is {facts.home_region}; the "
+            "vendor creates the controller's dynamic group and policy only in the home region, so build the cluster there",
         )
 
 

@@ -56,7 +56,7 @@ def test_machines_that_exist_are_not_rented_and_have_no_price():
 def test_if_a_rehearsals_messages_are_too_small_for_a_gate_the_preview_shows_the_minimum_size_and_the_scale():
     asked = Asked(a_plan(1 << 10, 1 << 10), GPU4, 2, Accept(scale=4000))
     said = expectation(asked, None, rents=False).splitlines()[-1]
-    assert said.endswith("but the gate needs at least 512 MiB outside a rehearsal, or 1/4000 of that")
+    assert said.endswith("but the gate needs at least 512 MiB, or 1/4000 of that in this rehearsal")
 
 
 def test_a_preview_without_a_gate_shows_why_there_is_no_gate():
