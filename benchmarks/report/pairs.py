@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from benchmarks.report.outputs import culprits, tried_pairs
 from benchmarks.report.plot import STYLE
 
-#: Colours from zero to the gate, and from the gate to the ceiling.
+#: Colours from zero to the limit, and from the limit to the ceiling.
 _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
 #: Without an all_reduce gate, a pair is red if its busbw is below this share of a healthy pair's busbw.
@@ -113,7 +113,7 @@ def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
     """Tell whether `pair` contains the blamed node or, if several nodes are blamed together, consists of two of these nodes."""
     nodes = set(culprit.get("nodes", []))
     if culprit.get("kind") == "rail_plane":
-        return False  # such a culprit affects every pair
+        return False  # such a culprit affects every pair, so no pair is outlined for it
     return bool(nodes & pair) if len(nodes) == 1 else pair <= nodes
 
 

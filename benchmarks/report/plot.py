@@ -12,14 +12,14 @@ from matplotlib.ticker import LogLocator
 
 mpl.use("Agg")  # no display is needed
 
-#: The deciding collective stands out. The first five other collectives have colours of Okabe and Ito, which people with any
-#: colour vision can tell apart; more collectives have other colours.
+#: The deciding collective stands out. The first five of the others have colours of Okabe and Ito, which people with any colour
+#: vision can tell apart; further collectives have other colours.
 _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"
 _WIDTH_IN, _HEIGHT_IN, _DPI = 9.6, 7.6, 110
 #: The busbw axis ends at this multiple of the ceiling, or higher if the gate or a number of the deciding collective needs more
-#: room. Without this end, a rehearsal's bursts would flatten everything else.
+#: room. Without this limit, the high values that a rehearsal reaches in short bursts would flatten all curves.
 _HEADROOM = 1.2
 STYLE: Any = {
     "font.size": 10,
@@ -66,7 +66,7 @@ def has_rows(outputs: dict[str, Any]) -> bool:
 
 
 def highest_gb_s(outputs: dict[str, Any]) -> float | None:
-    """Return the end of the busbw axis (GB/s): no number of the deciding collective is higher; None if no ceiling is known."""
+    """Return the end of the busbw axis (GB/s), above all numbers of the deciding collective; None if no ceiling is known."""
     ceiling, gate = outputs.get("ceiling_gb_s"), outputs["gate"]
     if not ceiling:
         return None
@@ -94,7 +94,7 @@ def _axes(bandwidth: Axes, time: Axes, top: float | None) -> None:
     )
     time.set_xscale("log", base=2)
     time.xaxis.set_major_formatter(lambda value, _position: size(int(value)))
-    # Labels are plain numbers, because powers of ten, and labels of minor ticks, would take most of the drawing's time.
+    # Labels are plain numbers, and minor ticks have none: drawing powers of ten and minor labels would take most of the time.
     time.yaxis.set_major_formatter(lambda value, _position: f"{value:,.15g}")
     lowest, highest = time.get_ylim()
     time.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if highest < 1000 * lowest else (1,)))

@@ -1,7 +1,7 @@
 """The runner's command line.
 
     run            read a request (JSON) from standard input, start it unless it is running or done, wait, print one JSON line
-    ask            `run` for Pulumi, which keeps the printed line: a refusal is also printed as a JSON line
+    ask            like `run`, but a refusal is printed as a JSON line, too: Pulumi, which calls `ask`, keeps that line
     submit         `run` without waiting
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           read a request from standard input, print its exact commands, start nothing
@@ -24,8 +24,8 @@ from benchmarks.runner.refusal import Refusal
 
 #: At most this many characters of a refusal go into a line.
 _SENTENCE = 4000
-#: Modules by kind of request and by command. The runner is not compiled on nodes, so each start imports only the module that it
-#: needs.
+#: Modules by kind of request and by command. Nodes keep no bytecode of the runner, so every start compiles what it imports.
+#: Therefore each start imports only the module that it needs.
 _MODULES = {
     "build": "build", "schedule": "schedule", "measure": "measure", "search": "search_run",
     "job": "slurm_job", "entry": "entry_test",

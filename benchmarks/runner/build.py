@@ -1,4 +1,4 @@
-"""Builds nccl-tests once on the head node, and copies the binaries to every node, which checks their checksums.
+"""Builds nccl-tests once on the head node, and copies the binaries to every node; each node checks their sha256.
 
 The source archive must have the sha256 that the request gives. If ranks run in a container, the build runs inside the
 container and uses the container's libraries.
@@ -115,7 +115,7 @@ def _versions(found: Dict[str, str]) -> Dict[str, str]:
 
 
 def efa_versions(path: str) -> Dict[str, str]:
-    """Return the versions of EFA's installer and of NCCL's plugin from the installer's file; empty without this file."""
+    """Return the versions of EFA's installer and of NCCL's plugin from the installer's file; empty if there is no such file."""
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
             text = source.read(65536)
@@ -139,7 +139,7 @@ def _make(found: Dict[str, str]) -> List[str]:
 
 
 def _architecture() -> List[str]:
-    """Return the make setting that compiles only for this node's GPU: compiling for all GPUs takes minutes, not seconds."""
+    """Return the make setting for this node's GPU model only: compiling for all models takes minutes, not seconds."""
     found = _first_line(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"])
     match = re.match(r"^(\d+)\.(\d+)$", found)
     if not match:

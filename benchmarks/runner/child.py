@@ -11,8 +11,8 @@ import time
 from typing import Any, Callable, Iterator, List
 
 _PATIENCE_S = 10
-#: prctl(2), and its option PR_SET_PDEATHSIG: the process gets a signal when the thread that started the process exits. Both are
-#: looked up before any fork.
+#: prctl(2), and its option PR_SET_PDEATHSIG: the process gets a signal when the thread that started the process exits. prctl
+#: is looked up here, before any fork.
 _PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
@@ -40,7 +40,7 @@ class Bounded:
         return self._process.wait()
 
     def stop(self) -> None:
-        """Stop the command's process group: first with SIGTERM, so that mpirun stops its ranks on other nodes, then SIGKILL.
+        """Stop the command's process group: first with SIGTERM, so that mpirun stops its remote ranks, then with SIGKILL.
 
         A suspended process reacts only to SIGKILL; without SIGKILL, the process would keep the output open for ever. A process
         that sudo started runs as root, so stopping such a process needs sudo.
@@ -73,7 +73,8 @@ def bounded(
     """Run `argv` in its own process group, with standard error on standard output; stop the command when the context ends.
 
     The command is stopped after `timeout_s`, or when it has printed nothing for `silence_s`; `before_end` is called first. If
-    this process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement.
+    this process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement. A command that
+    sudo runs does not get this signal.
     """
     process = subprocess.Popen(
         argv,

@@ -205,7 +205,7 @@ def cause(said: List[str]) -> str:
 def _unpack(  # noqa: PLR0913, PLR0917 - one file on many nodes
     nodes: List[Node], file: str, digest: str, name: str, say: jobs.Say, deadline: float
 ) -> None:
-    """Make every node check the file and unpack it below its own ENROOT_DATA_PATH."""
+    """Make every node check the file and unpack it below that node's ENROOT_DATA_PATH."""
     say(f"unpacking the image on {len(nodes)} nodes")
     made = f".busbar/images/{name}.made"
     command = f"""set -e

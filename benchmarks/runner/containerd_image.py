@@ -96,7 +96,7 @@ def _run(image: str) -> List[str]:
 
 
 def _script(image: str, found: Dict[str, str]) -> str:
-    """Return a script that runs its arguments in the image; first, it removes a container that a killed run left behind."""
+    """Return a script that removes a container that a killed run left behind, then runs its arguments in the image."""
     quoted = _typed([*_run(image), "sh", "-c", libraries(found) + '; exec "$@"', "sh"])
     return f"""#!/bin/sh
 # Runs a command in the container image: as this user, with every GPU by CDI, on the node's own network.

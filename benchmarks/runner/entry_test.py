@@ -1,4 +1,4 @@
-"""Tests machines in pairs before they become nodes of a Slurm cluster, with the search that finds causes of slowness.
+"""Tests machines in pairs before they become nodes of a Slurm cluster; uses the search for causes of slowness.
 
 The controller starts this program over SSH on the first of the machines that were launched together. The program reaches the
 other machines over SSH with the controller's forwarded agent, so no key to another machine stays on the first machine.
@@ -42,12 +42,12 @@ def main(path: str) -> int:
     line = work(test, str(given["token"]), [Node(*each) for each in given["nodes"]], here)
     print(json.dumps(data(line), sort_keys=True), flush=True)
     if not line.failed and not line.bad:
-        shutil.rmtree(here, ignore_errors=True)  # if a machine has not passed, the files are kept as evidence
+        shutil.rmtree(here, ignore_errors=True)  # otherwise the files are kept as evidence
     return 0
 
 
 def _again(given: Dict[str, Any], shared: str) -> None:
-    """Write a replacement of ssh, and restart this program with the replacement.
+    """Write a program that replaces ssh, and restart this program so that it uses the replacement.
 
     The replacement is in `shared`, a folder that all machines mount, because Open MPI's daemons look for the replacement on
     every machine. Files in `shared` outlive the machines.

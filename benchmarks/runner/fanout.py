@@ -73,7 +73,7 @@ class Answer(NamedTuple):
 
 
 def keep(nodes: Sequence[Node]) -> None:
-    """Open a connection to every node except the first; later commands to a node, and mpirun, share the node's connection.
+    """Open a connection to every node except the first; later commands to a node, and mpirun, share this connection.
 
     A connection closes after an idle minute. Failures are ignored, because the next command to the node reports them.
     """

@@ -66,7 +66,10 @@ def submit(request: protocol.Request) -> None:
 
 
 def _locked(here: str, lock: IO[str]) -> bool:
-    """Take a run's lock; return false if a worker has it. A reader in `wait` has the lock only for an instant."""
+    """Take a run's lock; return false if a worker has it.
+
+    If only a reader in `wait` has the lock, try again: a reader has it only for an instant.
+    """
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

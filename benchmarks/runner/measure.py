@@ -399,7 +399,7 @@ def _placement(placement: Optional[transcript.Placement]) -> Optional[List[Any]]
 
 
 def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional[List[float]]:
-    """Return the all-reduce busbw (GB/s) of each of `count` groups, from the median time of the group's slowest rank."""
+    """Return the all-reduce busbw (GB/s) of each of `count` groups, computed from its slowest rank's median time."""
     times = row.out_of_place_spread.rank_us if row.out_of_place_spread else ()
     if len(times) != ranks:
         return None

@@ -1,7 +1,7 @@
 """Writes a shell script that measures a slow part again, and healthy parts for comparison, so that a person sees the fault.
 
-Counters and port states do not show that a rail is up but slow. For each part that the search blames, the search's line has a
-command that runs this script on the head node.
+Counters and port states do not show that a rail is up but slow. For each part that the search blames, there is one such
+script on the head node, and the search's line has the command that runs it.
 """
 
 import os

@@ -58,7 +58,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
             else:
                 sentences.extend(_slow(name, hca, its["hca"][hca]["rate"], port_gbit_s))
         others = sorted({one for one in its.get("gpus", ()) if gpu and one != gpu and not one.startswith(gpu + " SXM")})
-        if others:  # newer drivers append the form factor to the model's name
+        if others:  # a form factor such as SXM, which newer drivers append to the model's name, is no difference
             sentences.append("{} has {}, but its shape has {}".format(name, ", ".join(others), gpu))
         sentences.extend(pcie_links.slow(name, its, gpu_pcie, hcas, port_gbit_s))
         apart = max(before - its["clock"], its["clock"] - after, 0.0)

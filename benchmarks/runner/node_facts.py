@@ -177,7 +177,8 @@ def hca(base: str) -> Dict[str, Any]:
     if _is_efa(base):
         found["tx_bytes"] = _efa_bytes(port, "tx_bytes", ("send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"))
         found["rx_bytes"] = _efa_bytes(port, "rx_bytes", ("recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"))
-    # Counters of errors, drops, marks and pauses are listed under the driver's names; an absent counter is not listed as zero.
+    # Counters of errors, drops, congestion marks and pauses are listed under the driver's names; an absent counter is not
+    # listed as zero.
     found["events"] = {
         counter: _number(folder + "/" + counter)
         for folder in (port + "/counters", port + "/hw_counters")

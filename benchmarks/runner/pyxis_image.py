@@ -25,7 +25,7 @@ _PASSED = ("HOME", "USER")
 
 
 def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto the job's file system, and read the versions of the software in the image.
+    """Get the image onto a file system that the job's nodes share, and read the versions of the software in the image.
 
     Raises:
         Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see the image,

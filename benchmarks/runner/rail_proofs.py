@@ -1,7 +1,7 @@
 """Tries every rail by itself between neighbours in the ring: tests whether the rail connects them, and runs ib_write_bw.
 
-All nodes try the same rail at once, each with the next node, so every rail sends and receives. If something cannot be tried,
-the result gives the reason and no number.
+All nodes try the same rail at once, each with the next node, so this rail sends and receives on every node. If something cannot
+be tried, the result gives the reason and no number.
 """
 
 import json

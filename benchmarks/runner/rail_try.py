@@ -1,7 +1,7 @@
 """Describes a node's rails, listens on one rail, and tries to reach a neighbour over that rail.
 
 The head node sends this module to each node over SSH. Each line of standard input is a question and each line of output is its
-answer, both in JSON. The answers contain the last 8 KiB that rping and ib_write_bw printed.
+answer, both in JSON. The answers contain the last 8 KiB of what rping and ib_write_bw each printed.
 """
 
 import contextlib
@@ -142,7 +142,7 @@ def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) 
 
 
 def attempt(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Dict[str, str]:
-    """Try the neighbour over one rail; return each program's output, and why there was no TCP connection."""
+    """Try to reach the neighbour over one rail; return each program's output, and why there was no TCP connection."""
     found = {"ping": "", "write": "", "connect": "not tried"}
     names = [name for name in ("ping", "write") if asked[name]]
     for name, argv in zip(names, _programs(rail, its, asked, asked["address"])):

@@ -35,7 +35,7 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
     """Set the cluster up and wait until every node takes jobs; return the line.
 
     Raises:
-        Refusal: a node lacks something that Slurm needs, already has its own Slurm cluster, or takes no jobs.
+        Refusal: a node lacks something that Slurm needs, already belongs to another Slurm cluster, or takes no jobs.
     """
     began = time.monotonic()
     fanout.keep(request.nodes)
@@ -140,7 +140,8 @@ def _controller(cluster: Cluster) -> Dict[str, Any]:
 
 def _member(cluster: Cluster) -> Dict[str, Any]:
     unit = units(cluster.controller_address)["slurmd.service"]
-    # slurmd fetches Slurm's files only when slurmd starts. Only a changed unit is restarted, so the unit has the files' digest.
+    # slurmd fetches Slurm's files only when slurmd starts. Only a changed unit is restarted, so the unit has a digest of the
+    # files.
     unit += f"# files: {digest(cluster)}\n"
     return dict(_places(), files={}, units={"slurmd.service": unit})
 

@@ -31,7 +31,7 @@ _EVIDENCE_KEPT = 4
 
 
 def commands(request: Search) -> List[str]:
-    """Return the commands of the retest and of the first trial; later trials differ from the first only in hosts and rails."""
+    """Return the commands of the retest and of the first trial; later trials have other hosts, rails and message sizes."""
     found = measure.commands(request.again)[1:] if request.again else []
     if request.trials:
         first = _Launch(request, request.trials, "").groups([Trial((0, 1), ())], "first").job
@@ -86,8 +86,8 @@ def scale(request: Search, trials: Trials, here: str) -> int:
 def _refuse_busy(request: Search) -> None:
     """Refuse to search while another job uses the GPUs.
 
-    A node that does not answer is not refused here: the search's first round asks all nodes for host names, fails, and names
-    that node.
+    If a node does not answer, nothing is refused here: the search's first round asks all nodes for their host names, fails, and
+    names that node.
     """
     try:
         before, _ = measure.inventories(request.nodes, "")

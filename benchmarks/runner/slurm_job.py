@@ -35,7 +35,8 @@ def main(path: str) -> int:
     """Do the work that the job's document at `path` describes; return the exit status.
 
     Raises:
-        Refusal: this is no Slurm job, the job does not have the planned number of nodes, or building or measuring is refused.
+        Refusal: the program does not run in a Slurm job, the job does not have the planned number of nodes, or building or
+            measuring is refused.
     """
     with jobs.text(path) as source:
         job = load(Job, json.load(source))
@@ -65,7 +66,7 @@ def remote_shell(its: Allocation) -> str:
 
     The program starts the command with `srun`, as a step that has all of the job's resources on that node. The program removes
     Slurm's variables, so that Open MPI does not notice the Slurm job. Otherwise Open MPI would ask Slurm where its ranks are,
-    and Slurm uses other names for the nodes than busbar.
+    and Slurm would answer with the nodes' names, although busbar's host file has their addresses.
     """
     arms = [f"  {node.address}) node={node.name} ;;" for node in its.nodes]
     unset = 'for name in $(env | sed -n "s/^\\(SLURM[A-Z0-9_]*\\)=.*/\\1/p"); do unset "$name"; done; exec sh -c "$0"'
@@ -151,7 +152,7 @@ def _show(line: Dict[str, object], deciding: str) -> None:
 
 
 def share(job: Job, line: Dict[str, object]) -> None:
-    """Copy the transcript to the folder that all machines share; this node will be deleted. `line` gets the copy's path."""
+    """Copy the transcript to the folder that all machines share, as this node may be deleted; put the copy's path in `line`."""
     evidence = line["evidence"]
     path = os.path.join(job.keep, os.path.basename(evidence["path"]))  # type: ignore[index]
     try:

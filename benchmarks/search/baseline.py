@@ -36,7 +36,7 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 def deviations(count: int) -> float:
     """Return how many robust standard deviations below the median a number must be to count as slow.
 
-    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below the median; the limit is 0.7 deviations below this
-    lowest number.
+    The lowest of `count` healthy numbers is about sqrt(2 ln count) deviations below the median; the limit is 0.7 deviations
+    below this lowest number.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))

@@ -1,4 +1,4 @@
-"""Finds what makes a fabric slow: requests trials that may run at once, reads their numbers, names the culprits.
+"""Finds what makes a fabric slow: requests trials, many of which can run at once, reads their numbers, names the culprits.
 
 Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials.
 
@@ -9,11 +9,11 @@ finally, if every pair is fine, halves of the ring.
 The rule of blame comes from NCCL's maintainers (NVIDIA/nccl issue 325): a node is to blame if it is slow with every known-good
 partner, and a link is to blame if its two nodes are slow only together.
 
-Pairs that run at once share the links between leaf switches, and may slow each other. So if many pairs of a round are slow,
-some of these pairs run again in sparse rounds, which have few pairs. If a pair is fine in a sparse round, the pair was slow
-only "in company", while many pairs ran, and is not to blame. A node or link is blamed only if it was slow in a sparse round.
-The more suspects there are, the more slow trials each suspect needs, because some of a thousand healthy pairs are disturbed
-twice.
+Pairs that run at once share the links between leaf switches, and may slow each other down. So if many pairs of a round are
+slow, some of these pairs run again in sparse rounds, which have few pairs. If a pair is fine in a sparse round, the pair was
+slow only "in company", while many pairs ran, and is not to blame. A node or link is blamed only if it was slow in a sparse
+round. The more suspects there are, the more slow trials each suspect needs, because some of a thousand healthy pairs are
+disturbed twice.
 """
 
 from itertools import chain
@@ -33,7 +33,7 @@ _AGAIN = 3
 
 
 class Search:
-    """A search over `nodes` (two or more) with `rails` each.
+    """A search over `nodes` nodes (two or more), each with `rails` rails.
 
     Call `next_round` and `record` in turn; `finding` may be called at any moment.
 

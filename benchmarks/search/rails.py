@@ -7,7 +7,7 @@ from benchmarks.search.baseline import MAD_TO_SD, WIDEST, deviations
 from benchmarks.search.suspects import Suspects
 from benchmarks.search.trials import Pair, Sample, level_of, other_of
 
-#: How many tables of single-rail runs are enough for an intermittent fault, and how many of these tables must agree.
+#: How many tables (see `Rails`) are enough to find the rails of an intermittent fault, and how many of these tables must agree.
 _TABLES, _AGREEING = 8, 2
 
 

@@ -123,9 +123,10 @@ class Suspects(Slowness):
     def _is_apart(self, pair: Pair, node: int) -> bool:
         """Tell whether new trials of `pair` come before new trials of `node`, an end of `pair` and of other slow pairs.
 
-        If the pair was fine at times, trials of the node come first. If the pair was slow in its only trial, trials of the node
-        come first if two conditions are met. First, another pair of the node was equally slow, because two causes are rarely
-        equally bad. Second, all slow pairs contain the node, or the pair was slower than a disturbance can make it.
+        If the pair was fine at times, trials of the node come first. If all of several trials of the pair were slow, trials of
+        the pair come first. If the pair was slow in its only trial, trials of the node come first if two conditions are met.
+        First, another pair of the node was equally slow, because two causes are rarely equally bad. Second, all slow pairs
+        contain the node, or the pair was slower than a disturbance can make it.
         """
         if not self.is_always_open(pair) or len(self.open[pair]) > 1:
             return self.is_always_open(pair)
