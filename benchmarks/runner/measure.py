@@ -12,10 +12,10 @@ import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from benchmarks.launch import launcher, lines, mpirun
-from benchmarks.launch.protocol import Measure, Node, Search, Step, data
+from benchmarks.launch.protocol import Measure, Node, Ranks, Search, Step, data
 from benchmarks.runner import (
     checksums,
     evidence,
@@ -36,6 +36,8 @@ from benchmarks.runner import (
 )
 from benchmarks.runner.refusal import Refusal
 
+#: NCCL's variable with the interfaces for its sockets; after "=", the names are exact.
+SOCKETS = "NCCL_SOCKET_IFNAME"
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
 #: A refusal lists at most this many items: processes that already use GPUs, or nodes with changed programs.
@@ -96,14 +98,9 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         slurm_states.refuse_unusable(nodes)
     before, asked_at = _first_look(nodes, request, say)
     lay_hostfile(request)
-    absent = [
-        f"{node.name} has no interface {name} that is up, so NCCL chose an interface itself"
-        for node, its in zip(nodes, before)
-        for name in request.fabric
-        if not its["interfaces"].get(name, {}).get("up")
-    ]
+    absent = absent_interfaces(request.fabric, nodes, before)
     if absent:
-        request = request._replace(steps=[_unpinned(step) for step in request.steps])
+        request = without_interfaces(request)
     looks = kept_looks.key(request, [its["machine"] for its in before])
     earlier = kept_looks.earlier(looks)
     proofs = None
@@ -323,13 +320,27 @@ def _argv(request: Measure, step: Step) -> List[str]:
     return launcher.command(request.launch, request.nodes, [step.ranks])
 
 
-def _unpinned(step: Step) -> Step:
-    """Return the step without NCCL_SOCKET_IFNAME: NCCL fails where an interface that this variable names is absent.
+def absent_interfaces(names: Sequence[str], nodes: Sequence[Node], before: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return a sentence for each interface that is not up on a node; `before` has the inventory of each node."""
+    return [
+        f"{node.name} has no interface {name} that is up, so NCCL chose an interface itself"
+        for node, its in zip(nodes, before)
+        for name in names
+        if not its["interfaces"].get(name, {}).get("up")
+    ]
+
+
+def without_interfaces(request: Measure) -> Measure:
+    """Return the request with ranks that are not told which interfaces to use."""
+    return request._replace(steps=[step._replace(ranks=unpinned(step.ranks)) for step in request.steps])
+
+
+def unpinned(ranks: Ranks) -> Ranks:
+    """Return the ranks without NCCL_SOCKET_IFNAME: NCCL fails where an interface that this variable names is absent.
 
     Without the variable, NCCL chooses an interface.
     """
-    environment = {name: value for name, value in step.ranks.environment.items() if name != "NCCL_SOCKET_IFNAME"}
-    return step._replace(ranks=step.ranks._replace(environment=environment))
+    return ranks._replace(environment={name: value for name, value in ranks.environment.items() if name != SOCKETS})
 
 
 def _step(

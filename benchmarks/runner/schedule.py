@@ -174,7 +174,7 @@ def wait(request: Schedule, began: float, say: jobs.Say) -> None:
         missing = slurm_states.unusable(request.nodes, known)
         if not missing:
             return
-        if known and (late or any(its.drained for its in known.values())):
+        if late or any(its.drained for its in known.values()):
             raise Refusal("{} after {:.0f} s".format("; ".join(missing), time.monotonic() - began))
         if known and missing[0] != said:
             said = missing[0]

@@ -21,7 +21,7 @@ from benchmarks.search import plan
 from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 
 _NAMES_TIMEOUT_S = 60
-_TRIAL_TIMEOUT_S = 300
+TRIAL_TIMEOUT_S = 300
 #: If the common run of many trials fails, each of these trials runs by itself; at most this many run at the same time.
 _WINDOW = 8
 _PAIR = 2
@@ -48,9 +48,9 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
             if request.again:
                 line["again"] = retest_run.retest(request.again, say)
             if request.trials:
-                _refuse_busy(request)
-                whole = _whole_gb_s(request.trials.whole_gb_s, line.get("again"))
-                line.update(_search(request, request.trials, whole, here, say))
+                trials = _on_idle_nodes(request, request.trials)
+                whole = _whole_gb_s(trials.whole_gb_s, line.get("again"))
+                line.update(_search(request, trials, whole, here, say))
     except (Refusal, OSError) as error:
         line.update(failed=str(error), complete=False)
     return _fitting(line)
@@ -67,14 +67,17 @@ def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> 
         return {"failed": str(error)}
 
 
-def scale(request: Search, trials: Trials, here: str) -> int:
+def scale(request: Search, trials: Trials, here: str, limit_s: float) -> int:
     """Run one trial on a pair of nodes, and return the divisor of line rates that the run prints.
 
-    The divisor is 1 on real hardware, or if no pair can run.
+    The divisor is 1 on real hardware, or if no pair can run within `limit_s`.
     """
-    launch = _Launch(request, trials, here)
+    launch, end = _Launch(request, trials, here), time.monotonic() + limit_s
     for first in range(len(request.nodes) - 1):
-        job = launch.groups([Trial((first, first + 1), ())], f"first{first}").job
+        left_s = min(TRIAL_TIMEOUT_S, end - time.monotonic())
+        if left_s <= 0:
+            break
+        job = launch.groups([Trial((first, first + 1), ())], f"first{first}").job._replace(timeout_s=left_s)
         try:
             found = program_run.run(job, here, lambda _line: None).transcript.scale
         except Refusal:
@@ -83,8 +86,8 @@ def scale(request: Search, trials: Trials, here: str) -> int:
     return 1
 
 
-def _refuse_busy(request: Search) -> None:
-    """Refuse to search while another job uses the GPUs.
+def _on_idle_nodes(request: Search, trials: Trials) -> Trials:
+    """Return the trials as they can run on the request's nodes; refuse to search while another job uses the GPUs.
 
     If a node does not answer, nothing is refused here: the search's first round asks all nodes for their host names, fails, and
     names that node.
@@ -92,8 +95,12 @@ def _refuse_busy(request: Search) -> None:
     try:
         before, _ = measure.inventories(request.nodes, "")
     except Refusal:
-        return
+        return trials
     measure.refuse_busy(request.nodes, before)
+    names = trials.ranks.environment.get(measure.SOCKETS, "")
+    exact = names[1:].split(",") if names.startswith("=") else []
+    absent = measure.absent_interfaces(exact, request.nodes, before)
+    return trials._replace(ranks=measure.unpinned(trials.ranks)) if absent else trials
 
 
 def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
@@ -158,7 +165,12 @@ def _ask(  # noqa: PLR0913, PLR0917 - one loop, clearer on its own
             return None
         if time.monotonic() > deadline:
             return f"the budget of {request.budget_s:.0f} s was used up after {len(launch.rounds)} rounds"
-        got = launch.round(trials, deadline + _TRIAL_TIMEOUT_S)
+        try:
+            got = launch.round(trials, deadline + TRIAL_TIMEOUT_S)
+        except _Late:
+            return (
+                f"the budget of {request.budget_s:.0f} s was used up in round {len(launch.rounds)}, whose trials do not count"
+            )
         asking.record(got)
         samples.extend(got)
         numbers = [sample.busbw_gb_s for sample in got if sample.busbw_gb_s is not None]
@@ -171,6 +183,10 @@ def _ask(  # noqa: PLR0913, PLR0917 - one loop, clearer on its own
 
 class _NoTimes(Exception):  # noqa: N818 - not an error of a node
     """Raised for a run that succeeded but whose times cannot be used; the run's trials do not count as failed."""
+
+
+class _Late(Exception):  # noqa: N818 - not an error of a node
+    """Raised if there is no time left for a whole trial: a run that was stopped early says nothing about its nodes."""
 
 
 class _Group(NamedTuple):
@@ -241,8 +257,15 @@ class _Launch:
 
     def _measured(self, batch: List[Trial], name: str, deadline: float) -> List[Sample]:
         together = self.groups(batch, name)
-        left_s = max(min(_TRIAL_TIMEOUT_S, deadline - time.monotonic()), 1)
-        run = program_run.run(together.job._replace(timeout_s=left_s), self._here, lambda _line: None)
+        left_s = min(TRIAL_TIMEOUT_S, deadline - time.monotonic())
+        if left_s <= 0:
+            raise _Late
+        try:
+            run = program_run.run(together.job._replace(timeout_s=left_s), self._here, lambda _line: None)
+        except Refusal:
+            if time.monotonic() >= deadline:
+                raise _Late from None
+            raise
         row = run.transcript.rows[-1] if run.transcript.rows else None
         times = row.out_of_place_spread.rank_us if row and row.out_of_place_spread else ()
         last = together.members[-1]
@@ -295,7 +318,7 @@ class _Launch:
         argv = launcher.command(trials.launch, nodes, contexts)
         writer = nodes[members[0].trial.nodes[0]].address
         at = None if writer == nodes[0].address else writer
-        return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
+        return _Batch(program_run.Job(name, argv, result, TRIAL_TIMEOUT_S, result_at=at), members)
 
     def again(self, one: Culprit, samples: List[Sample], name: str) -> str:
         """Write a script that repeats a culprit's worst trial and a healthy trial; return the path of the script.

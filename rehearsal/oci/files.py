@@ -19,6 +19,7 @@ from rehearsal.oci.netplan import free_private_ips, hostnames, subnet_cidr, take
 from rehearsal.oci.ocids import new_ocid, sibling_ocid
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 from rehearsal.plugin.addresses import cidr
+from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
@@ -119,11 +120,6 @@ class MountTarget(Served):
                 f"{_LIMITS[rate]} are in use. Request a service limit increase from the service limits page in the console.",
                 code="LimitExceeded",
             )
-        elif asked.itself is None and rate not in {None, _CREATED_WITH}:
-            yield Problem(
-                "requestedThroughput",
-                f"Only {_CREATED_WITH} Gbps of requestedThroughput is supported when a mount target is created.",
-            )
         subnet, address = asked.database.find(asked.known("subnetId"), SUBNET), asked.known("ipAddress")
         if subnet is None:
             return
@@ -142,7 +138,10 @@ class MountTarget(Served):
     @override
     def on_create(self, database: Database, record: Record) -> None:
         super().on_create(database, record)
-        address, rate = self.settle(database, record)[0], _rate_gbit_s(record.inputs) or "1"
+        address, rate = self.settle(database, record)[0], _rate_gbit_s(record.inputs) or _CREATED_WITH
+        if rate != _CREATED_WITH:  # the service says so only when the mount target is created, not in a preview
+            why = f"Only {_CREATED_WITH} Gbps of requestedThroughput is supported when a mount target is created."
+            raise ServiceError(Problem("requestedThroughput", why), self.service, self.create)
         record.private["hostname"] = str(record.inputs.get("hostnameLabel") or "").lower()
         record.computed.update(
             ipAddress=address, exportSetId=new_ocid("exportset"), privateIpIds=[sibling_ocid(record.id, "privateip")],

@@ -122,6 +122,11 @@ def test_no_machine_has_passed_if_a_fault_is_in_more_nodes_than_the_line_lists()
     assert set(verdict("t", NAMES, whole, 20.0).bad) == set(NAMES)
 
 
+def test_pairs_that_are_slow_only_while_many_pairs_run_are_no_machines_fault():
+    whole = line((0, 1, 24.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("between", NAMES)])
+    assert verdict("t", NAMES, whole, 20.0).bad == {}
+
+
 def test_without_any_measured_pair_no_machine_has_passed():
     assert verdict("t", NAMES, {"failed": "no answer from gpu-2"}, 20.0) == EntryLine("t", "no answer from gpu-2", {}, {})
 
@@ -223,7 +228,7 @@ def test_an_entry_test_prints_its_json_last_and_keeps_evidence_only_if_a_machine
     assert bool(found.bad) is kept is begun.exists()
     request, trials, here = seen[0]
     assert (request.nodes, here, trials.pair_limit_gb_s) == (NODES[:2], str(begun), 20.0)
-    assert 0 < request.budget_s <= test.timeout_s
+    assert 0 < request.budget_s <= max(test.timeout_s - search_run.TRIAL_TIMEOUT_S, 1), "the last round ends in time"
     assert not (home / "tests").exists(), "an entry test leaves no programs behind"
 
 
@@ -243,9 +248,35 @@ def test_the_scale_is_read_from_the_first_pair_that_runs(monkeypatch, test):
 
     monkeypatch.setattr(search_run.program_run, "run", run)
     request = search_run.Search("a1", 600, NODES, 60, None, test.trials)
-    assert search_run.scale(request, test.trials, "/x") == 4000
+    assert search_run.scale(request, test.trials, "/x", 60) == 4000
     assert tried == ["first0", "first1"]
-    assert search_run.scale(request._replace(nodes=NODES[:2]), test.trials, "/x") == 1, "no pair runs, so no scale is read"
+    alone = request._replace(nodes=NODES[:2])
+    assert search_run.scale(alone, test.trials, "/x", 60) == 1, "no pair runs, so no scale is read"
+    tried.clear()
+    assert search_run.scale(request, test.trials, "/x", 0) == 1
+    assert not tried, "there is no time for a trial"
+
+
+def test_a_trial_that_the_end_of_the_budget_stopped_does_not_count_and_the_search_says_why(monkeypatch, test):
+    """A run that was stopped early says nothing about its nodes; otherwise healthy machines would be called dead."""
+    now = [0.0]
+    monkeypatch.setattr(search_run.time, "monotonic", lambda: now[0])
+
+    def slow_names(_: Any) -> dict[str, int]:
+        now[0] += 20
+        return {"x": 0}
+
+    monkeypatch.setattr(search_run._Launch, "_host_names", slow_names)  # noqa: SLF001
+
+    def hangs(job: Any, *_: Any) -> None:
+        now[0] += job.timeout_s
+        raise Refusal("stopped")
+
+    monkeypatch.setattr(search_run.program_run, "run", hangs)
+    request = search_run.Search("a1", 600, NODES, 10.0, None, test.trials)
+    found = search_run.on_free_nodes(request, test.trials, "/x", lambda _: None)
+    assert found["failed"] == "the budget of 10 s was used up in round 1, whose trials do not count"
+    assert (found["culprits"], found["complete"]) == ([], False)
 
 
 def test_a_search_that_cannot_continue_returns_the_reason(monkeypatch, test):

@@ -114,6 +114,14 @@ def test_a_planted_fault_is_found_with_its_evidence_and_the_next_command(fabric,
     assert [pair for pair in line["pairs"] if pair[2] < 85]
 
 
+def test_an_interface_that_a_node_lacks_is_not_required_of_the_trials(fabric):
+    """Otherwise NCCL would fail on that node, and the search would blame a healthy node."""
+    environment = {"NCCL_SOCKET_IFNAME": "=absent0", "NCCL_ALGO": "Ring"}
+    line = fabric.search(["node", [3], [], 0.5], environment=environment)
+    assert [culprit["nodes"] for culprit in line["culprits"]] == [["node-3"]]
+    assert "NCCL_SOCKET_IFNAME" not in line["culprits"][0]["next"]
+
+
 def test_a_culprit_whose_script_cannot_be_written_is_named_nevertheless(fabric):
     """A folder in place of the script stands in for a full disk."""
     (fabric.home / ".busbar" / "runs" / "search1" / "again1.sh").mkdir(parents=True)
