@@ -482,7 +482,11 @@ class Aws(Model):
     image_family: Family = Field(
         default="ubuntu2204", description="Operating system of the nodes' image; first boot depends on it.", examples=["al2023"]
     )
-    open_modules: bool = Field(default=True, description="The nodes' image has NVIDIA's open kernel modules.", examples=[False])
+    open_modules: bool = Field(
+        default=True,
+        description="Whether the nodes' image has NVIDIA's open kernel modules, which do not support old GPU types.",
+        examples=[False],
+    )
     root: Volume = Field(default=Volume(), description="Root volume of a node (gp3).")
     network: Network = Field(default=Network(), description="The VPC's networks.")
     profiles: Profiles = Field(default=Profiles(), description="Instance profiles of nodes and login node.")

@@ -137,7 +137,7 @@ class Rail(Model):
     pci: Annotated[str, AfterValidator(_pci)] | None = Field(
         default=None,
         description="PCI address of the device, which must be the same on all nodes. With this key rdma-cni moves the RDMA "
-        "device into the pod together with its interface; null leaves this to you.",
+        "device into the pod together with its interface; null leaves moving the device to you.",
         examples=["0000:14:00.0"],
     )
 
@@ -146,7 +146,8 @@ class GpuOperator(Model):
     """NVIDIA's GPU Operator, which brings driver, container toolkit and device plugin onto the nodes."""
 
     chart: Annotated[str, AfterValidator(_archive)] = Field(
-        description="Chart archive on this machine, as `helm pull nvidia/gpu-operator --version v24.3.0` writes it.",
+        description="Chart archive on the machine that runs Pulumi, as `helm pull nvidia/gpu-operator --version v24.3.0` "
+        "writes it.",
         examples=["./gpu-operator-v24.3.0.tgz"],
     )
     sha256: Sha256 = Field(
