@@ -89,11 +89,13 @@ class LoginNode(pulumi.ComponentResource):
             ebs_optimized=True,
             tags=wanted.named(label) | place,
             volume_tags=stack_tags(wanted, label),
-            # Without a configured image, AWS's releases change the image, and each change would replace the login node.
+            # Two properties change by themselves, and each change would replace the login node. A refresh of a stopped login node
+            # finds no public address (terraform-provider-aws:internal/service/ec2/ec2_instance.go). Without a configured image,
+            # AWS's releases change the image.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[parameter],
-                ignore_changes=[] if login.image else ["ami"],
+                ignore_changes=["associatePublicIpAddress", *([] if login.image else ["ami"])],
                 hooks=never_twice(
                     f"{name}-instance",
                     lambda: tagged(place),
