@@ -1,6 +1,6 @@
 """Checks names of container images in enroot's form, and lists where MPI, CUDA and NCCL are in such images.
 
-Sources: enroot 4.1 (doc/cmd/import.md; src/docker.sh reads a reference, since 4.0 also a digest),
+Sources: enroot 4.1 (doc/cmd/import.md; src/docker.sh reads a reference, and from enroot 4.0 on also a digest),
 awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile, names of images).
 """
 
@@ -26,8 +26,8 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: The version of enroot that first boot installs if a machine image has no enroot. Enroot reads image references with a
-#: digest only since 4.0. No checksum of enroot is listed here, because the vendor publishes none.
+#: The version of enroot that first boot installs if a machine image has no enroot. Only enroot 4.0 or later reads image
+#: references with a digest. No checksum of enroot is listed here, because the vendor publishes none.
 ENROOT = "4.1.2"
 
 #: The version of Pyxis that first boot builds on machines of a Slurm cluster, and the sha256 of Pyxis's source (tag v0.24.0,
@@ -48,7 +48,7 @@ TOOLKIT = "1.18.0"
 #: https://nvidia.github.io/libnvidia-container/gpgkey (GoogleCloudDataproc/initialization-actions: gpu/install_gpu_driver.sh).
 TOOLKIT_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
-#: Where MPI, CUDA and NCCL are in images that can build nccl-tests: AWS's, NVIDIA's framework images, and plain images.
+#: Where MPI, CUDA and NCCL are in images in which nccl-tests can be built: AWS's, NVIDIA's framework images, and plain images.
 HOMES_INSIDE = Homes(
     mpi=(
         "/opt/amazon/openmpi",
@@ -89,7 +89,7 @@ class Container:
 
     Attributes:
         image: the image.
-        sha256: sha256 of the image's file, if it is pinned.
+        sha256: the sha256 that the image's file must have; empty if the stack file sets none.
         shared: folder that all nodes share, for the file of an imported image; if empty, the file is copied to every node.
         runtime: the program that runs the image: `enroot`, `containerd` or `pyxis`.
     """
@@ -151,7 +151,7 @@ def _in_registry(text: str) -> Reference:
         )
     if not digest and tag in {"", "latest"}:
         raise ValueError(
-            f"is {text!r}, whose tag is latest, and latest may be another image tomorrow; name another tag or a digest, "
+            f"is {text!r}, which means the tag latest, and latest may be another image tomorrow; name another tag or a digest, "
             "because a measurement must record what it measured"
         )
     return Reference(uri=text, tag=tag, digest=digest)

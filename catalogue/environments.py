@@ -20,7 +20,7 @@ class Environment:
         bind_to: how Open MPI binds ranks.
         source: where these settings come from.
         provider: libfabric provider that carries NCCL's bytes through NCCL's network plugin; empty if NCCL drives the HCAs
-            itself. A plugin assigns to each GPU the nearest rails, and accepts no list of rails.
+            itself. Such a plugin assigns to each GPU the nearest rails, and accepts no list of rails.
     """
 
     exports: Mapping[str, str]

@@ -19,8 +19,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the key of each mount point where nothing may be mounted, and the reason: a sentence without its subject.
 
-    That is a mount point that is no plain path, or that overlaps a folder of the system, a folder in `taken` or another mount
-    point. `mounts` are mount points by key; `taken` are folders that the machines use themselves.
+    Such a mount point is no plain path, or it overlaps a folder of the system, a folder in `taken` or another mount point.
+    `mounts` are mount points by key; `taken` are folders that the machines use themselves.
     """
     seen: dict[str, str] = {}
     for key, mount in mounts.items():

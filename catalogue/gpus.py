@@ -7,8 +7,8 @@ from typing import TypeVar
 
 _Fact = TypeVar("_Fact")
 
-#: NVLink generation of one GPU; the first match wins. Cards for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL")
-#: have no NVLink, or only bridges between a few cards, so they have no row.
+#: Patterns of GPU names, each with the NVLink generation of these GPUs; the first match wins. Cards for a PCIe slot (L40S, A10,
+#: "H100 PCIe", "H100 NVL", "H200 NVL") have no NVLink, or only bridges between a few cards, so they have no row.
 _NVLINK = (
     (r"Tesla V100-SXM\d?-.*", 2),
     (r"NVIDIA A100-SXM4-.*", 3),
@@ -47,9 +47,9 @@ _NVLS = (
 )
 #: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
-#: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation. The
-#: share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). NVLink's switch was the
-#: bottleneck of that run, so the share applies only to that run's generation of NVLink.
+#: Share of the ceiling that an all-reduce must reach if the switches between nodes do the reduction (SHARP), by NVLink
+#: generation. The share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). NVLink's
+#: switch was the bottleneck of that run, so the share applies only to that run's generation of NVLink.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 

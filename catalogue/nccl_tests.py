@@ -8,10 +8,11 @@ VERSION = "2.19.6"
 SOURCE = f"https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v{VERSION}.tar.gz"
 #: sha256 by URL, computed from the tag, which was packed as GitHub packs archives:
 #: git archive --format=tar --prefix=nccl-tests-2.19.6/ v2.19.6 | gzip -n
-#: The same command gives the checksums that Spack publishes for 2.0.0 and 2.13.6. A different checksum stops the build.
+#: The same command gives the checksums that Spack publishes for 2.0.0 and 2.13.6. The build stops if the archive has another
+#: checksum.
 SHA256 = {SOURCE: "adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"}
-#: The first version with everything that a measurement needs: JSON results (-J, 2.18.5, NVIDIA/nccl-tests ad956f1) and times of
-#: individual operations (-I, 0fdb00a).
+#: The first version with everything that a measurement needs: JSON results (-J, from 2.18.5 on, NVIDIA/nccl-tests ad956f1) and
+#: times of individual operations (-I, 0fdb00a).
 LEAST = (2, 19, 2)
 
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 _HTTPS = {443: "HTTPS"}
-#: Port -> protocol in words. Vendors' repositories are https; Ubuntu's cloud images name its archive by http
-#: (cloud-init, cc_apt_configure.py).
+#: Port -> protocol in words. Vendors' repositories use https. Ubuntu's cloud images fetch from Ubuntu's
+#: archive by http (cloud-init, cc_apt_configure.py).
 PORTS: dict[str, dict[int, str]] = {"apt": {80: "HTTP", **_HTTPS}, "dnf": _HTTPS, "yum": _HTTPS}

@@ -107,7 +107,8 @@ class NcclTests(Model):
 
     version: str = Field(
         default=VERSION,
-        description="Version that the outputs show. It does not select the archive, but a change builds and measures again.",
+        description="Version that the outputs show. It does not select the archive; but if you change it, nccl-tests are "
+        "built and run again.",
         examples=["2.19.6"],
     )
     source: Annotated[str, AfterValidator(_source)] = Field(

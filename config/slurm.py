@@ -97,8 +97,8 @@ class Scheduler(Model):
     entry_test: bool = Field(
         default=False,
         description="New machines that start together are tested in pairs over their rails before they join. If one of them "
-        "does not pass, all machines of its job are terminated. A machine that starts by itself joins without a test. "
-        "Off by default, because the test makes a start some minutes longer.",
+        "does not pass, all machines that start for the same job are terminated. A machine that starts by itself joins without "
+        "a test. Off by default, because the test makes a start some minutes longer.",
         examples=[True],
     )
     entry_timeout_s: Annotated[Seconds, Field(ge=120)] = Field(

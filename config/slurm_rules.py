@@ -144,8 +144,8 @@ class Side(NamedTuple):
     """Machines that existing security rules protect: the controller and the login nodes together, or the GPU nodes.
 
     Attributes:
-        path: the key whose value is the id of what has the rules: a security group, or a subnet with security lists.
-        said: beginning of a refusal that says what the rules block.
+        path: path of the key that names the security group, or the subnet with security lists, that has the rules.
+        said: beginning of a refusal, such as `is sg-1, which blocks`; what the rules block follows.
         peers: the groups and networks by which the other side's rules name these machines.
         lets: a function of the other side's `peers`, a direction (True: out) and a port. It tells whether the rules allow TCP
             to that port, out to one of these peers or in from one of them.
@@ -229,5 +229,5 @@ def software(login: str, family: str, packages: SlurmPackages | None) -> Iterato
         yield Breach(login, f"is {family}, for which there is no package of Slurm 22.05 or later; take {_ABLE[login[:3]]}")
 
 
-#: Image families for which there is such a package, by cloud.
+#: Image families for which there is a package of Slurm 22.05 or later, by cloud.
 _ABLE = {"oci": "ol9 or ubuntu2404", "aws": "ubuntu2404"}

@@ -19,8 +19,8 @@ _HOMES = Homes(
     ("/opt/amazon/openmpi", "/opt/amazon/openmpi5"), ("/usr/local/cuda",), ("/usr/local/cuda", "/opt/nccl/build", "/usr")
 )
 _PLUGIN = (
-    "/opt/amazon/ofi-nccl/lib",  # from installer 1.48
-    "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",  # up to 1.47
+    "/opt/amazon/ofi-nccl/lib",  # EFA installer 1.48 and later
+    "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",  # EFA installer up to 1.47
     "/opt/amazon/ofi-nccl/lib64",
     "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
     "/opt/amazon/efa/lib",
@@ -49,7 +49,7 @@ class MachineImage:
         libraries: folders of the NCCL plugin and libfabric, from old and new installers.
         release: code name of the distribution, for the Lustre client's repository; empty if the distribution has the client.
         slurm: packages of Slurm; None if the distribution's repositories have no Slurm 22.05 or later.
-        refuses_rsa: whether the image's sshd refuses RSA keys, because it accepts no SHA-1 signatures.
+        refuses_rsa: whether the image's sshd accepts no SHA-1 signatures, and so refuses RSA keys of clients that use SHA-1.
     """
 
     key: str

@@ -86,7 +86,7 @@ class Instance:
 
     @property
     def front_card_is_plain(self) -> bool:
-        """Tell whether card 0 has no EFA device: the type has fewer EFA devices than cards."""
+        """Tell whether card 0 has no EFA device although the type has EFA; such a type has fewer EFA devices than cards."""
         return 0 < self.efa < len(self.cards)
 
     def shape(self, *, efa: bool = True) -> Shape:

@@ -1,7 +1,7 @@
 """OpenZFS deployment types by region, and the throughputs that each type can have.
 
-Only regions that a source names are listed. Where no source lists SINGLE_AZ_HA_2, the default is MULTI_AZ_1, because the
-vendor's table has no other type in every region.
+Only regions that a source names are listed. Where no source lists SINGLE_AZ_HA_2, the default is MULTI_AZ_1, because this
+is the only type that the vendor's table has in every region.
 Sources: FSx for OpenZFS user guide, "Availability by AWS Region", as read in awsome-distributed-ai issue 1097 and pull requests
 1100 and 1102 (May 2026); throughput: FSx API, OpenZFSConfiguration.
 """

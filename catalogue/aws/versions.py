@@ -33,7 +33,7 @@ def parts(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Stack:
-    """Versions of EFA installer, aws-ofi-nccl plugin (in the installer since 1.39) and NCCL.
+    """Versions of the EFA installer, of the plugin aws-ofi-nccl (which installer 1.39 and later contain) and of NCCL.
 
     `container` is an image with these versions. A version that no source states is empty and is not checked. `efa_sha256` is
     the sha256 of the installer's archive.
@@ -68,7 +68,8 @@ class Stack:
 
 
 _NEED_MINIMUMS = ("p5", "p6")
-#: The versions in AWS's own nccl-tests image, whose name is in enroot's form; tested with AWS ParallelCluster 3.13.
+#: The versions in AWS's own nccl-tests image, which was tested with AWS ParallelCluster 3.13. `container` is the image's name
+#: in enroot's form.
 STACK = Stack(
     efa="1.43.2",
     plugin="1.16.3",

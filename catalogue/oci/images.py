@@ -1,4 +1,4 @@
-"""Families of operating-system images on OCI: the differences that matter to first boot and to the build, one row for each.
+"""Families of operating-system images on OCI: a row for each family, with what matters to first boot and to the build.
 
 Sources: tutorials of oracle-japan/ocitutorials (intermediates/spinup-gpu-cluster), and the oci-hpc 3.1.0 roles
 firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.

@@ -18,8 +18,8 @@ LIMITS = "inspect limits in tenancy"
 GROUPS = "manage dynamic-groups in tenancy"
 POLICIES = "manage policies"
 
-#: Class or function of the provider's SDK, by module -> the permission that it needs. A permission is in the compartment unless
-#: the permission names another scope.
+#: Class or function of the provider's SDK, by module -> the permission that it needs. A permission applies to the compartment
+#: unless the permission names another scope.
 RIGHTS: dict[str, dict[str, str]] = {
     "core": {
         "Vcn": NETWORK,
@@ -61,7 +61,7 @@ RIGHTS: dict[str, dict[str, str]] = {
         "getRegionSubscriptions": TENANCIES,
     },
 }
-#: What the vendor's service needs in the tenancy before it builds cluster networks.
+#: What the vendor's service needs in the tenancy before it can build cluster networks.
 SERVICE = (
     "allow service compute_management to use tag-namespace in tenancy",
     "allow service compute_management to manage compute-management-family in tenancy",

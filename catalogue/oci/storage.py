@@ -19,7 +19,7 @@ MOUNT_TARGET_ADDRESSES = 3
 LUSTRE_STEP_GB = 31_200
 #: Throughputs of Lustre file systems, MB/s per TB.
 LUSTRE_TIERS = (125, 250, 500, 1000)
-#: The vendor recommends 43 to 60 addresses per 100 TB, by tier; busbar keeps 60 free on every tier.
+#: The vendor recommends 43 to 60 addresses per 100 TB, depending on the tier; busbar counts 60 per 100 TB on every tier.
 _LUSTRE_ADDRESSES, _LUSTRE_ADDRESSES_FOR_GB = 60, 100_000
 
 

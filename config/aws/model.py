@@ -230,7 +230,7 @@ class Purchase(Model):
 
     @property
     def usage(self) -> str:
-        """How the machines are bought, in the vendor's term; reserved machines count as on-demand."""
+        """How the machines are bought, in the vendor's terms: spot, capacity-block or on-demand (with or without an ODCR)."""
         return self.option if self.option in {SPOT, BLOCK} else ON_DEMAND
 
 
@@ -411,7 +411,7 @@ class Home(Model):
 
 
 class Storage(Model):
-    """File systems that every machine mounts; both by default."""
+    """FSx for Lustre and FSx for OpenZFS, which every machine mounts; a stack has both by default."""
 
     lustre: Lustre | None = Field(default=Lustre(), description="FSx for Lustre; null for none.")
     home: Home | None = Field(default=Home(), description="FSx for OpenZFS; null for none.")
@@ -592,7 +592,7 @@ class Aws(Model):
         if self.storage.home and self.storage.home.share_login_user:
             parts["home"] = "login user"
         own = self.network.existing
-        if own:  # an existing network is hashed only if it is set, so that machines in a new network keep their hash
+        if own:  # only if it is set, so that this key does not change the hash of machines in a new network
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
         if self.profiles.existing.nodes:
             parts["profile"] = self.profiles.existing.nodes

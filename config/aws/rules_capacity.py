@@ -22,7 +22,7 @@ _BY_ID = ("targeted-odcr", BLOCK)
 _NAMED = ("targeted-odcr", "odcr-group")
 #: The vendor reserves the first four addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 5
-#: Addresses in the nodes' subnet that no node can have, because the network interfaces of FSx's file systems may use them.
+#: Addresses in the nodes' subnet that are kept free of nodes for the network interfaces of FSx's file systems.
 _OTHER_ADDRESSES = 32
 _Breaches = Iterator[Breach]
 
@@ -126,7 +126,7 @@ def reservation_zone(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("reservation-missing", ERROR, f"{_CLUSTER} CapacityTypeValidator", guard=True, number=17)
 def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A purchase option without the block, reservation or group that it needs, or a name that the option does not use."""
+    """An option without the block, reservation or group that it needs, or with a reservation or offering that it ignores."""
     for path, _, one in wanted.located:
         bought = one.purchase
         if bought.option == BLOCK and not bought.reservation and not bought.offering:

@@ -50,7 +50,7 @@ def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
     types = dict.fromkeys(architecture(one.type) for _, _, one in wanted.located)
     named = [("aws", wanted.image, kind) for kind in types]
     for path, image, kind in [*named, ("aws.login", wanted.login.image, architecture(wanted.login.type))]:
-        # An image that the stack file does not name is looked up by family and architecture.
+        # An image that the stack file does not name needs no check, because it is looked up by family and architecture.
         found = known(facts.images, image, "image") if image else None
         if image and found is not None:
             yield path, image, kind, found

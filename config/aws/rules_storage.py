@@ -25,7 +25,7 @@ _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _MIRRORS_MOST = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _BACKUP_DAYS_MOST = 90
-#: Where the image mounts a machine's local disks.
+#: Where first boot makes a machine's local disks available.
 _SCRATCH = "/scratch"
 _Breaches = Iterator[Breach]
 
@@ -171,7 +171,7 @@ def mount_points(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("mount-scratch", WARNING, f"{_CLUSTER} ephemeral mount clash", number=34)
 def mount_scratch(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A mount point where the local disks are mounted."""
+    """A mount point at or below the folder of the local disks."""
     for key, system in wanted.storage.systems.items():
         if system.mount == _SCRATCH or system.mount.startswith(f"{_SCRATCH}/"):
             yield Breach(

@@ -158,7 +158,7 @@ class Hosts(Model):
     software: Software = Field(default=Software(), description="Where software is on the machines.")
     slurm: Slurm | None = Field(
         default=None,
-        description="Measures in Slurm jobs, and makes the machines a Slurm cluster unless they already are one; null "
+        description="Measures in Slurm jobs, and makes the machines a new Slurm cluster unless slurm.existing is true; null "
         "starts ranks over SSH. Slurm and munge must be installed on all machines. `{}` takes the defaults.",
         examples=[{"queue": "compute"}],
     )

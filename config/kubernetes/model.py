@@ -62,8 +62,8 @@ def _image(value: str) -> str:
         raise ValueError(f"is {value!r}, which is no image; write it like registry.example/nccl:1.0")
     if not found["digest"] and found["tag"] in {None, "latest"}:
         raise ValueError(
-            f"is {value!r}, whose tag is latest, and latest may be another image tomorrow; name another tag or a digest, "
-            "because a measurement must record what it measured"
+            f"is {value!r}, which means the tag latest, and latest may be another image tomorrow; name another tag or a "
+            "digest, because a measurement must record what it measured"
         )
     return value
 
@@ -309,7 +309,7 @@ class Kubernetes(Model):
     def folder(self) -> str:
         """Folder of this cluster's measurement files on the machine where kubectl runs.
 
-        Without `controlPlane`, the API server is part of the path, because this machine may serve several clusters.
+        Without `controlPlane`, the API server is part of the path, because one machine may serve several clusters.
         """
         if self.control_plane or not self.server:
             return self.namespace

@@ -83,7 +83,7 @@ def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
         yield Breach("kubernetes.rdmaResource", "is set, but no rail has a device; name the devices, or leave this key out")
 
 
-@rule("rail-addresses", ERROR, "whereabouts: each pod gets one address of the range, but not its first or last", guard=True)
+@rule("rail-addresses", ERROR, "whereabouts: each pod gets one address of the range, never the first or last", guard=True)
 def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     """Ranges with too few addresses, or ranges that overlap."""
     networks = [ipaddress.IPv4Network(rail.range) for rail in wanted.rails]

@@ -473,7 +473,7 @@ class Oci(Model):
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         mounts += ["login user"] if home and home.share_login_user else []
-        # This line adds only ids of existing file systems, so that machines without existing file systems keep their hash.
+        # Only existing file systems add their ids, so that this line changes no hash of machines without existing file systems.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private

@@ -9,7 +9,7 @@ from config.oci.facts import Facts
 from config.oci.model import Oci
 from config.rule import ERROR, Breach, known, rule
 
-#: Networks of the RDMA rails; first boot assigns the addresses on Oracle Linux 7, and the vendor's agent does on later images.
+#: Networks of the RDMA rails; first boot assigns the addresses on Oracle Linux 7, and the vendor's agent on later images.
 RAIL_NETWORKS = (ipaddress.IPv4Network("192.168.0.0/16"), ipaddress.IPv4Network("10.224.0.0/12"))
 #: The vendor reserves the first two addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 3

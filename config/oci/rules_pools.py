@@ -61,7 +61,7 @@ def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             )
 
 
-@rule("shape-joined", ERROR, "oci-hpc b5285a68: cluster-network.tf makes none for GB200 and GB300", guard=True)
+@rule("shape-joined", ERROR, "oci-hpc b5285a68: cluster-network.tf makes no cluster network for GB200 or GB300", guard=True)
 def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A shape that cluster networks do not support."""
     for path, pool in wanted.located:
@@ -287,10 +287,10 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
         elif running and here != facts.placed.get(pool.name, here):
             count, why = running, f"needs new machines in {here}, because its machines run in {facts.placed[pool.name]}"
         else:
-            count, why = running - pool.nodes, "has fewer nodes than now run, and the vendor terminates the oldest nodes first"
+            count, why = running - pool.nodes, "asks for fewer nodes than run now; the vendor terminates the oldest nodes first"
             oldest = facts.oldest.get(pool.name, ())[:count]
         if count > 0:
-            known_cost = f"{count * price.usd_per_node_hour:g} USD an hour by list" if price else ""
+            known_cost = f"{count * price.usd_per_node_hour:g} USD an hour by list price" if price else ""
             cost = f" ({known_cost or 'price unknown'})"
             names = f": {', '.join(oldest)}" if oldest else ""
             ends.append((path, count, f"{why}: {count} running nodes would be terminated{cost}{names}"))

@@ -69,7 +69,7 @@ def test_references_to_images_are_read_in_the_syntax_of_enroot(text, found):
             "between registry and image there must be a #, as in docker://nvcr.io#nvidia/pytorch:25.06-py3: without the #",
         ),
         ({"image": "docker://ubuntu:22.04"}, "between registry and image there must be a #"),
-        ({"image": "docker://r.io#a/b"}, "whose tag is latest, and latest may be another image tomorrow"),
+        ({"image": "docker://r.io#a/b"}, "which means the tag latest, and latest may be another image tomorrow"),
         ({"image": "docker://r.io#a/b:latest"}, "a measurement must record what it measured"),
         ({"image": "docker://r.io#a/b@sha256:abc"}, "which enroot cannot read"),
         ({"image": "docker://r.io#A/b:1"}, "which enroot cannot read"),

@@ -149,7 +149,7 @@ def test_a_running_instance_survives_a_change_of_the_time_zone_and_needs_no_free
     ("changes", "path"),
     [
         ({"pools": [SINGLE | {"root": {"size": "300 GB"}}]}, "oci.pools[0] needs new machines"),
-        ({"pools": [SINGLE | {"nodes": 0}]}, "oci.pools[0] has fewer nodes than now run"),
+        ({"pools": [SINGLE | {"nodes": 0}]}, "oci.pools[0] asks for fewer nodes than run now"),
         ({"pools": [SINGLE | {"name": "other", "nodes": 0}]}, "oci.pools has no pool for busbar-gpu any more"),
         ({"pools": [SINGLE | {"clusterNetwork": True, "nodes": 2}]}, "oci.pools[0] needs new machines"),
     ],

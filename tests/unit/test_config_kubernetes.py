@@ -125,10 +125,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"rails": [{"interface": "ens192", "range": "10.9.0.0/24"}], "rdmaResource": "rdma/hca"},
         "kubernetes.rdmaResource is set, but no rail has a device",
     ),
-    ({"image": "registry.example/pytorch"}, "kubernetes.image is 'registry.example/pytorch', whose tag is latest"),
+    ({"image": "registry.example/pytorch"}, "kubernetes.image is 'registry.example/pytorch', which means the tag latest"),
     (
         {"image": "registry.example/pytorch:latest"},
-        "kubernetes.image is 'registry.example/pytorch:latest', whose tag is latest",
+        "kubernetes.image is 'registry.example/pytorch:latest', which means the tag latest",
     ),
     ({"image": "https://x/y:1"}, "kubernetes.image is 'https://x/y:1', which is no image"),
     (
@@ -143,7 +143,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"secondaryNetworks": {"install": ["calico"]}}, "kubernetes.secondaryNetworks.install[0] "),
     (
         {"secondaryNetworks": {"multusImage": "registry.example/multus-cni:latest"}},
-        "kubernetes.secondaryNetworks.multusImage is 'registry.example/multus-cni:latest', whose tag is latest",
+        "kubernetes.secondaryNetworks.multusImage is 'registry.example/multus-cni:latest', which means the tag latest",
     ),
     ({"pullSecret": "My_Secret"}, "kubernetes.pullSecret is 'My_Secret'; the name of a secret has lower-case letters, digits"),
     ({"pods": 2}, "kubernetes.pods is not a key of the configuration"),

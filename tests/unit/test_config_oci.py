@@ -440,7 +440,7 @@ def facts(**changes: Any) -> Facts:
 
 
 SHAPES = facts().shapes["AD-1"]
-OLDEST = "oci.pools[0] has fewer nodes than now run, and the vendor terminates the oldest nodes first"
+OLDEST = "oci.pools[0] asks for fewer nodes than run now; the vendor terminates the oldest nodes first"
 UNPRICED = " (price unknown)"
 OTHERS = (
     "oci.pools[0] needs new machines, because its shape, image, boot volume, file systems, subnet, container runtime or "
@@ -671,7 +671,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(running={"gpu": 2}, made={"gpu": "BM.GPU.H100.8:what runs, whose price it is"}),
-            f"{OTHERS}: 2 running nodes would be terminated (160 USD an hour by list)",
+            f"{OTHERS}: 2 running nodes would be terminated (160 USD an hour by list price)",
         ),
     ],
     "machines-ending": [
