@@ -7,10 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 #: Folders that the system uses entirely: nothing may be mounted at or below them.
-_WHOLE = tuple(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys"))
+_WHOLE = (
+    *(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root/.ssh", "run", "sbin", "sys")),
+    *(f"/usr/{name}" for name in ("bin", "include", "lib", "lib64", "libexec", "sbin", "share")),
+)
 #: Folders of the system at which nothing may be mounted; new folders below these may be mount points (aws-parallelcluster:
 #: ReservedMountDirValidator).
-_TOPS = (*(f"/{name}" for name in ("opt", "root", "tmp", "usr", "var")), "/opt/slurm", "/opt/intel", "/opt/parallelcluster")
+_TOPS = (
+    *(f"/{name}" for name in ("opt", "root", "tmp", "usr", "usr/local", "var")),
+    *(f"/opt/{name}" for name in ("slurm", "intel", "parallelcluster")),
+    *(f"/var/{name}" for name in ("cache", "lib", "log", "run", "spool", "tmp")),
+)
 #: A path is written into tables and scripts of the nodes, so it must have no blank and no character that is special in the
 #: shell.
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -72,6 +73,14 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
     if wrong:
         raise pulumi.RunError("\n".join(wrong))
     return stack
+
+
+def oci_region() -> str:
+    """Return the OCI provider's region, from the stack file or the environment.
+
+    The text is empty if only the provider's own file has the region.
+    """
+    return pulumi.Config("oci").get("region") or os.environ.get("OCI_REGION") or ""
 
 
 def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
@@ -176,13 +185,14 @@ _KINDS = {
     "tuple_type": "a list",
     "dict_type": "a map",
     "model_type": "a map",
+    "json_invalid": "a map",
     "float_type": "a number",
     "string_too_short": "a text that is not empty",
 }
 
 
 def _shown(given: Any) -> str:
-    text = repr(given)
+    text = "null" if given is None else repr(given)
     return text if len(text) < 60 else f"{text[:60]}..."  # noqa: PLR2004 - a line's worth
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
@@ -72,7 +73,9 @@ class Whole(Quantity):
 
         A ValueError contains the text that follows the key in a refusal.
         """
-        value = super().read(text)
+        super().read(text)
+        number, unit = _NUMBER.fullmatch(text.strip()).groups()  # type: ignore[union-attr] - the call above has matched it
+        value = Decimal(number) * Decimal(str(self.factors[unit]))  # 1.1 h are exactly 3960 s
         if value != int(value):
             raise ValueError(f"is {text!r}; it must be a whole number of {self.unit}")
         return int(value)

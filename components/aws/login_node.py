@@ -89,9 +89,9 @@ class LoginNode(pulumi.ComponentResource):
             ebs_optimized=True,
             tags=wanted.named(label) | place,
             volume_tags=stack_tags(wanted, label),
-            # Two properties change by themselves, and each change would replace the login node. A refresh of a stopped login node
-            # finds no public address (terraform-provider-aws:internal/service/ec2/ec2_instance.go). Without a configured image,
-            # AWS's releases change the image.
+            # Two properties change by themselves, and each change would replace the login node. A refresh of a stopped login
+            # node finds no public address (terraform-provider-aws:internal/service/ec2/ec2_instance.go). Without a configured
+            # image, AWS's releases change the image.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[parameter],

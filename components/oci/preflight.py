@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from components.report_findings import look_up, refuse
 from config.oci.facts import Facts, Image, OfferedShape
 from config.oci.model import MADE_FOR, OWNER, Login, Oci
 from config.oci.rules import RULES
+from config.read import oci_region
 from config.rule import ERROR, check
 
 _TENANCY = "ocid1.tenancy."
@@ -115,7 +115,7 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
     facts = replace(_existing(wanted), domains=domains, shapes=shapes, images=images, login_image=newest, subnets=subnets)
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
     if wanted.slurm is not None:
-        facts = replace(facts, home_region=_home_region(tenancy), region=_region())
+        facts = replace(facts, home_region=_home_region(tenancy), region=oci_region())
     here = wanted.availability_domain if wanted.availability_domain in domains else next(iter(offering), None)
     if here is None:
         return facts
@@ -130,11 +130,6 @@ def _home_region(tenancy: str) -> str:
         lambda: _identity("getRegionSubscriptions", tenancyId=tenancy)["regionSubscriptions"],
     )
     return next((str(one["regionName"]) for one in regions if one["isHomeRegion"]), "")
-
-
-def _region() -> str:
-    """Return the provider's region, from the stack file or the environment; empty if only the provider's own file has it."""
-    return pulumi.Config("oci").get("region") or os.environ.get("OCI_REGION") or ""
 
 
 def _shapes(compartment: str, domain: str) -> dict[str, OfferedShape]:

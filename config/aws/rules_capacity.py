@@ -188,9 +188,16 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
     number=17,
 )
 def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A purchase that was not confirmed, or that is set beside a reservation."""
+    """A purchase that was not confirmed, that another entry makes, too, or that is set beside a reservation."""
+    buyers: dict[str, str] = {}
     for path, _, one in wanted.located:
         bought = one.purchase
+        earlier = buyers.setdefault(bought.offering or path, path)
+        if earlier != path:
+            yield Breach(
+                f"{path}.purchase.offering",
+                f"is {bought.offering}, which {earlier} buys, too; an offering can be bought once, so name it in one entry",
+            )
         if bought.offering and bought.confirm != bought.offering:
             yield Breach(
                 f"{path}.purchase.confirm",
@@ -210,7 +217,8 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
     asked = ((one.purchase.reservation, one.type) for _, _, one in wanted.located if one.purchase.reservation)
     for name, kind in dict.fromkeys(asked):
         users = [its for its in wanted.located if (its[2].purchase.reservation, its[2].type) == (name, kind)]
-        held = [each for each in _reservations(facts, users[0][2]) if each.instance_type == kind]
+        found = [each for each in _reservations(facts, users[0][2]) if each.instance_type == kind]
+        held = [each for each in found if wanted.zone in {None, each.zone}]  # machines start only in the stack's zone
         machines = sum(len(one.numbers) + one.dynamic for _, _, one in users)
         room = sum(each.instances for each in held)
         if held and machines > room:

@@ -15,6 +15,7 @@ import yaml
 from conftest import KEY, ROOT, groups, texts
 from early_refusal import begins_with_a_path
 from parsed_stack import GIVEN, IMAGE, parsed, refused
+from pydantic import TypeAdapter, ValidationError
 
 from catalogue.nccl_tests import too_old
 from config import read
@@ -28,6 +29,7 @@ from config.oci.rules import RULES as OCI_RULES
 from config.schema import StackFile, leaves
 from config.shared_values import Access
 from config.stack import TARGETS
+from config.units import Seconds
 from tools.stack_changes import DEFAULT, merged
 
 DECLARED = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())["config"]
@@ -315,9 +317,23 @@ def test_every_refusal_begins_with_the_path_of_a_key_in_the_spelling_of_the_stac
     assert len(seen) > len(leaves(target)) / 2
 
 
-def test_a_group_that_is_no_map_is_refused():
-    with pytest.raises(pulumi.RunError, match=r"^measure is .*; it must be a"):
-        read.parse(texts(GIVEN) | {"measure": "[1]"})
+@pytest.mark.parametrize(("text", "shown"), [("[1]", r"\[1\]"), ("no", "'no'"), ("null", "null"), ("7", "7")])
+@pytest.mark.parametrize("group", ["measure", "oci"])
+def test_a_group_that_is_no_map_is_refused(group, text, shown):
+    with pytest.raises(pulumi.RunError, match=rf"^{group} is {shown}; it must be a map"):
+        read.parse(texts(GIVEN) | {group: text})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1.1 h", 3960), ("0.1 h", 360), ("2.3 min", 138), ("90 s", 90)])
+def test_a_decimal_number_of_a_larger_unit_is_a_whole_number_of_the_smaller_one(text, seconds):
+    """As binary fractions, 1.1 h would be 3960.0000000000005 s, which is no whole number."""
+    assert TypeAdapter(Seconds).validate_python(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["0.0001 h", "1.5 s"])
+def test_a_number_that_is_no_whole_number_of_the_unit_is_refused(text):
+    with pytest.raises(ValidationError, match="it must be a whole number of s"):
+        TypeAdapter(Seconds).validate_python(text)
 
 
 @pytest.mark.parametrize("key", ["compartment", "access", "pools"])

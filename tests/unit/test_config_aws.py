@@ -67,6 +67,7 @@ def bought(option: str, **more: Any) -> dict[str, Any]:
     return nodes(purchase={"option": option, **more}, **placement)
 
 
+CONFIRMED = {"option": "capacity-block", "offering": "cb-1", "confirm": "cb-1"}
 TARGETED = bought("targeted-odcr", reservation="cr-1")
 POOLED = bought("odcr-group", reservation=GROUP)
 IN_MINE = replace(ODCR, placement_group="mine")
@@ -460,13 +461,32 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             reserved(BLOCK),
             f"{P5}.purchase.offering is cb-1, which would be bought, and reservation is cr-1; name only one",
         ),
+        (
+            {
+                "queues": [
+                    {
+                        "machines": [
+                            {"purchase": CONFIRMED, "placement": "none"},
+                            {"name": "more", "type": "p5.48xlarge", "purchase": CONFIRMED, "placement": "none"},
+                        ]
+                    }
+                ]
+            },
+            FACTS,
+            "aws.queues[0].machines[1].purchase.offering is cb-1, which aws.queues[0].machines[0] buys, too; an offering can",
+        ),
     ],
     "reservation-size": [
         (
             merged(TARGETED, nodes(static=6, dynamic=3)),
             FACTS,
             f"{P5}.purchase.reservation is cr-1, which contains 8 machines, but gpu-p5 may have 9",
-        )
+        ),
+        (
+            merged(POOLED, nodes(static=9)),
+            replace(FACTS, groups={GROUP: (ODCR, replace(ODCR, id="cr-2", zone=OTHER))}),
+            f"{P5}.purchase.reservation is {GROUP}, which contains 8 machines, but gpu-p5 may have 9",
+        ),
     ],
     "reservation-pool": [
         (

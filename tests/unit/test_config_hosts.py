@@ -68,6 +68,14 @@ def test_the_first_machine_by_name_is_the_head_node_whatever_order_the_engine_gi
     assert parsed(given | {"nodes": {"b": "10.0.0.2", "a": "10.0.0.1"}}).machines[0].name == "a"
 
 
+def test_a_host_name_may_have_253_characters(given):
+    name = ".".join(["gpu-a", "x" * 61, "y" * 61, "z" * 61, "w" * 61])
+    assert len(name) == 253
+    assert Hosts(nodes={"a": name}, user="ubuntu").machines[0].address == name
+    (said,) = refused(given | {"nodes": {"a": f"{name}w", "b": "10.0.0.2"}})
+    assert said.startswith("hosts.nodes has a: ")
+
+
 def test_one_machine_without_a_jump_host_is_enough(given):
     wanted = parsed(given | {"nodes": {"one": "10.0.0.1"}, "jump": None, "shape": "HGX-A100-40GB.8"})
     assert len(wanted.machines) == 1

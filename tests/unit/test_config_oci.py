@@ -367,7 +367,10 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (storage(home={"mount": "fss"}), "oci.storage.home.mount is fss; it must be an absolute path of letters, digits"),
         (storage(home={"mount": "/"}), "oci.storage.home.mount is /; it must be an absolute path"),
         (storage(home={"mount": "/usr"}), "oci.storage.home.mount is /usr; it must be an absolute path"),
-        (storage(home={"mount": "/etc/shared"}), "oci.storage.home.mount is /etc/shared; it must be"),
+        *(
+            (storage(home={"mount": taken}), f"oci.storage.home.mount is {taken}; it must be an absolute path")
+            for taken in ("/etc/shared", "/usr/bin", "/usr/local", "/usr/share/data", "/var/lib", "/root/.ssh")
+        ),
         (storage(home={"mount": "/fss/../etc"}), "oci.storage.home.mount is /fss/../etc; it must be"),
         (storage(home={"mount": "/my files"}), "oci.storage.home.mount is /my files; it must be"),
         (storage(lustre={"mount": "/fss;reboot"}), "oci.storage.lustre.mount is /fss;reboot; it must be"),
