@@ -32,10 +32,13 @@ class Quantity:
 
     def read(self, text: str) -> float:
         """Return the quantity in `text`, in `unit`; a ValueError contains the text that follows the key in a refusal."""
+        return float(self._exact(text))
+
+    def _exact(self, text: str) -> Decimal:
         found = _NUMBER.fullmatch(text.strip())
         if not found or found[2] not in self.factors:
             raise ValueError(self._refusal(text))
-        return float(found[1]) * self.factors[found[2]]
+        return Decimal(found[1]) * Decimal(str(self.factors[found[2]]))  # 1.1 h are exactly 3960 s
 
     def show(self, value: float) -> str:
         """Return `value` as a stack file would write it, in the largest unit that leaves a whole number."""
@@ -73,9 +76,7 @@ class Whole(Quantity):
 
         A ValueError contains the text that follows the key in a refusal.
         """
-        super().read(text)
-        number, unit = _NUMBER.fullmatch(text.strip()).groups()  # type: ignore[union-attr] - the call above has matched it
-        value = Decimal(number) * Decimal(str(self.factors[unit]))  # 1.1 h are exactly 3960 s
+        value = self._exact(text)
         if value != int(value):
             raise ValueError(f"is {text!r}; it must be a whole number of {self.unit}")
         return int(value)

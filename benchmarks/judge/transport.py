@@ -110,8 +110,11 @@ def switches_reduced(moved: Any, asked: Asked) -> bool:
         least_bytes(asked.plan, asked.shape, asked.nodes, _counted(counts), in_network=by_switches)
         for by_switches in (True, False)
     )
-    counted = [[_number(_mapping(by).get(rail)) for rail in _rails(asked)] for by in _mapping(counts.get("tx_bytes")).values()]
-    sent = [sum(values) for values in counted if None not in values]  # an absent counter is not zero
+    read = [[_number(_mapping(by).get(rail)) for rail in _rails(asked)] for by in _mapping(counts.get("tx_bytes")).values()]
+    known = [[value for value in values if value is not None] for values in read]
+    sent = [
+        sum(some) for some, values in zip(known, read, strict=True) if len(some) == len(values)
+    ]  # an absent one is not zero
     return bool(sent) and median(sent) < (halved + whole) / 2
 
 
