@@ -129,7 +129,7 @@ def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
-    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from it. A term may contain only one name.
+    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from the name. A term has only one name.
     on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
 
@@ -150,7 +150,8 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "automountServiceAccountToken": len(wanted.nodes) > 1,
         "subdomain": ours.RANKS,
         "enableServiceLinks": False,
-        # The pause container is then the pod's first process and reaps all processes; a shell would reap only its own children.
+        # With this setting the pause container is the pod's first process and reaps all processes; without it, the shell would
+        # be the container's first process and would reap only its own children.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 5,
         "tolerations": _tolerations(wanted),

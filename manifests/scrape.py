@@ -54,5 +54,5 @@ def _job(name: str, namespace: str, kept: list[tuple[str, str]], port: int, pool
 
 
 def _plain(name: str) -> str:
-    """Return a label as Prometheus writes it into a name: characters other than letters, digits and underscores become `_`."""
+    """Return a Kubernetes label's name as in Prometheus's labels: `_` replaces all but letters, digits and underscores."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)

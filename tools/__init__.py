@@ -1,1 +1,1 @@
-"""Set-up, checks and measurements of this checkout; a cluster needs none of it."""
+"""Set-up, checks, measurements and commands of this checkout; a cluster, once built, needs nothing from this folder."""

@@ -15,7 +15,7 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 def clear(busbar: Path) -> list[str]:
     """Delete the state and the records of rehearsed stacks from the folder `.busbar`; return the paths that stay."""
     stacks = {path.stem for path in (busbar / "state").glob(".pulumi/stacks/*/*.json")}
-    stacks |= {path.stem for path in (busbar / "config").glob("*.created-in")}  # in the user's own backend; see tools/in-stack
+    stacks |= {path.stem for path in (busbar / "config").glob("*.created-in")}  # stacks in the user's own backend
     for name in ("state", "config"):
         shutil.rmtree(busbar / name, ignore_errors=True)
     history, reports = busbar / "history", busbar / "report"

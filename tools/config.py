@@ -35,7 +35,7 @@ class Question:
 
 def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Question]:
     """Return the questions for a new stack of `target`."""
-    networks = Question("from", "networks that may open SSH, separated by commas, such as 203.0.113.7/32")
+    networks = Question("from", "networks that may connect by SSH, separated by commas, such as 203.0.113.7/32")
     if target == "oci":
         own = _ini(home / ".oci" / "config", "DEFAULT")
         return [

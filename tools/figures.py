@@ -65,7 +65,8 @@ _MANY_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
 }
-#: A gate at 4 MiB: at this size, ranks of healthy hosts on two processors once waited so long that the verdict was short.
+#: A gate at 4 MiB. At this size healthy hosts were once wrongly judged short, because their ranks waited for one of only two
+#: processors.
 _JUDGED_AT_4M: dict[str, Any] = {"measure": {"sizes": {"from": "2M", "to": "4M"}}}
 
 

@@ -2,7 +2,7 @@
 
     make older COMMITS="8471989 d7aa662"
 
-Every commit is cloned and set up in a folder of its own; the folder of this commit is HEAD. The rehearsed cluster of a commit
+Every commit is cloned and set up in a folder of its own; this commit's folder is named HEAD. The rehearsed cluster of a commit
 is destroyed before the next commit is timed. Each figure is the median of ROUNDS rounds (default 2) in seconds, with the ratio
 of this commit's figure to the older commit's figure. Each commit takes a minute in each round, and another minute for its
 set-up.

@@ -38,9 +38,10 @@ is 6 to 12 % below the published number, so a machine with half of its NVLinks i
 
 **Reduction in the NVLink switch (NVLS)** is judged on a single machine, by its run with NCCL's own choice of algorithm. If the
 switch does the reduction, the published numbers are 480 GB/s (H100), 482 (H200) and 846 (B200). If it does not, the run is
-only as fast as a ring. Nobody has published that run for B300, or for four GB200 or GB300; Azure's number for GB200 comes from
-a ring. Preview and result say so, and the check `nvls` is skipped. Between machines, NVLS cannot be seen and hardly matters,
-because the rails limit both algorithms. In the table, p5en on 4 nodes reaches 369 by NCCL's choice and 365 by a ring.
+only as fast as a ring. Nobody has published a run with NVLS for B300, or for four GB200 or GB300; Azure's number for GB200
+comes from a ring. For these machines preview and result say so, and the check `nvls` is skipped. Between machines, NVLS cannot
+be seen and hardly matters, because the rails limit both algorithms. In the table, p5en on 4 nodes reaches 369 by NCCL's choice
+and 365 by a ring.
 
 **On racks where NVLink connects the nodes** (GB200, GB300), two things are measured. All steps except `nvl`
 measure the rails, and the run `nvl` measures NVLink between the nodes. Rows of the run `nvl` are compared with a share of one

@@ -113,7 +113,7 @@ def release(state: dict[str, Any], where: list[str], run: Run) -> None:
     """Unprotect the data of the exported `state` and destroy the stack; `run` runs a command.
 
     Raises:
-        RefusedError: the stack still has machines, so nothing was destroyed yet.
+        RefusedError: the stack still has machines, so nothing was destroyed.
     """
     machines = [_name(one) for one in left(state) if one["type"].rpartition(":")[2] in _MACHINES]
     if machines:

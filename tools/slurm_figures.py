@@ -17,7 +17,7 @@ _PATIENCE_S = 600
 
 
 def figures(folder: Path, say: Say) -> None:
-    """Print the times of one cycle, from `sbatch` to the end of the last machine, and the calls to the cloud for 64 nodes."""
+    """Print the times of one cycle, from `sbatch` until the last node is terminated, and the cloud calls for 64 nodes."""
     folder.mkdir()
     stage = Stage(folder, _STACK)
     try:

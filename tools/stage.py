@@ -1,4 +1,4 @@
-"""One test's own rehearsed world: state, network namespaces and stack file, all removed afterwards."""
+"""A rehearsed world for one test: state, network namespaces and stack file, all removed afterwards."""
 
 from __future__ import annotations
 

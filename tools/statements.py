@@ -52,9 +52,10 @@ class Lists:
     """How each statement is tested.
 
     Attributes:
-        run: for a statement that a test runs, this test; the test may run the same program with other arguments.
-        recorded: for a statement whose tool a test runs, this test; the test only records the commands that the tool would run.
-        not_run: for any other statement, the reason why no test runs the statement.
+        run: statements that a test runs, each with the test's name; the test may run the same program with other arguments.
+        recorded: statements whose tool a test runs, each with the test's name; the test only records the commands that the tool
+            would run.
+        not_run: all other statements, each with the reason why no test runs the statement.
     """
 
     run: dict[str, str]

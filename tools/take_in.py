@@ -1,4 +1,4 @@
-"""Import resources created by a killed update into the stack's state.
+"""Import into a stack's state the resources that a killed update created.
 
     python -m tools.take_in STACK [STACK-FILE [DOOR...]]
 

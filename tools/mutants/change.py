@@ -92,7 +92,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_for_types(node: ast.AST) -> bool:
-    """Tell whether a node has no effect at run time: imports for types, and strictness options of a dataclass."""
+    """Tell whether a change of a node has no effect at run time: imports for types, and options of a dataclass."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     return isinstance(node, ast.Call) and ast.unparse(node.func) in {"dataclass", "dataclasses.dataclass"}

@@ -34,7 +34,7 @@ CLASSES, EDGE = 10, 32
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 #: A generated image is noise plus this much of its class's pattern, so that the loss falls for some epochs before it is 0.
 PATTERN = 0.2
-#: The model is tested after every tenth epoch, as in the article.
+#: The model is tested after every tenth epoch, as in the article, and after the last epoch.
 TESTED = 10
 
 
@@ -77,7 +77,7 @@ def data_sets(folder: str, count: int) -> tuple[Dataset[Any], Dataset[Any]]:
         return generated(count, seed=1), generated(max(count // 4, 1), seed=2)
     both = [transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]
     varied = transforms.Compose([transforms.RandomCrop(EDGE, padding=4), transforms.RandomHorizontalFlip(), *both])
-    # The test images are varied, too, as in the article; otherwise the accuracies could not be compared.
+    # The test images are varied, too, as in the article; otherwise the accuracies could not be compared with the article's.
     return CIFAR10(folder, train=True, transform=varied), CIFAR10(folder, train=False, transform=varied)
 
 
