@@ -98,13 +98,14 @@ def stack_file(target: str, answers: Mapping[str, str]) -> dict[str, Any]:
 
 def wrong(config: Mapping[str, Any]) -> list[str]:
     """Return one sentence for each error that a preview would report."""
+    empty = [f"{key} is empty; name a region" for key in ("oci:region", "aws:region") if config.get(key) == ""]
     given = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("busbar:")}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
     try:
-        read.parse(texts, region=config.get("aws:region"))
+        read.parse(texts, region=config.get("aws:region") or None)
     except pulumi.RunError as refused:
-        return str(refused).splitlines()
-    return []
+        return empty + str(refused).splitlines()
+    return empty
 
 
 def write(target: str, stack: str, folder: Path, ask: Callable[[Question], str], home: Path) -> tuple[Path | None, list[str]]:

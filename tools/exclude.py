@@ -44,7 +44,9 @@ def _hosts(config: dict[str, Any], name: str) -> list[str]:
     """Return the change to a stack file that leaves out an existing machine of target hosts."""
     group = config["busbar:hosts"]
     if name not in group.get("nodes", {}):
-        raise RefusedError(f"{name} is named in {group.get('inventory')}; remove it from that file, and run make up")
+        if not group.get("inventory"):
+            raise RefusedError(f"{name} is not in hosts.nodes any more; run make up, which measures without it")
+        raise RefusedError(f"{name} is named in {group['inventory']}; remove it from that file, and run make up")
     if len(group["nodes"]) == 1:
         raise RefusedError(f"{name} is the only machine; without it nothing can be measured")
     return ["rm", "--path", f'busbar:hosts.nodes["{name}"]']

@@ -126,7 +126,11 @@ def main(argv: list[str]) -> int:
         near = ", ".join(nearest(asked.shape, known))
         sys.stderr.write(f"--shape {asked.shape} --nodes {asked.nodes}: name a GPU shape, and 1 node or more; try {near}\n")
         return 2
-    text = sys.stdin.read() if asked.log == "-" else Path(asked.log).read_text(errors="replace")
+    try:
+        text = sys.stdin.read() if asked.log == "-" else Path(asked.log).read_text(errors="replace")
+    except OSError as error:
+        sys.stderr.write(f"{asked.log}: {error.strerror}\n")
+        return 2
     sys.stdout.write(explain(text, known[asked.shape], asked.nodes) + "\n")
     return 0
 

@@ -48,6 +48,8 @@ BARE = (
     *("libcrypt1", "libedit2", "libbsd0", "libmd0", "libfido2-1", "libcbor0.8", "libpcre2-8-0", "zlib1g", "libtinfo6"),
     *("liblzma5", "libzstd1", "liblz4-1", "libgcrypt20", "libgpg-error0"),
 )
+#: The longest time of one measurement by hand, in seconds.
+_LONGEST_S = 1200
 _TOOLS = ("ssh", "ssh-keygen", "ssh-keyscan", "ssh-agent", "ssh-add", "scp", "sshd", "ip", "tc")
 _NEEDED = (("nvcc", "CUDA's compiler"), ("nvidia-smi", "NVIDIA's driver"), ("make", "make"), ("g++", "a C++ compiler"))
 
@@ -209,6 +211,7 @@ class Site:
 
     def __init__(self, folder: Path, *, bare: bool) -> None:
         self._children: list[subprocess.Popen[bytes]] = []
+        self._opened: list[Path] = []
         self.archive = folder / "nccl-tests.tar"
         # NVLS is off, because on shared hosts the owners disable multicast in NVSwitches.
         self.exports = {"NCCL_NVLS_ENABLE": "0"}
@@ -286,10 +289,11 @@ class Site:
             known.write(f"{address} {key}\n")
 
     def let_in(self, home: Path) -> None:
-        """Authorize the operator's key in `home`."""
+        """Authorize the operator's key in `home`, until the site is closed."""
         folder = home / ".ssh"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (folder / "authorized_keys").open("a") as keys:
+        self._opened.append(folder / "authorized_keys")
+        with self._opened[-1].open("a") as keys:
             keys.write((self.ssh / "operator.pub").read_text())
 
     def wait_for(self, address: str) -> None:
@@ -305,7 +309,10 @@ class Site:
         return command("ssh", *options, f"root@{address}", words)
 
     def close(self) -> None:
-        """Terminate every process that was started."""
+        """Terminate every process that was started, and remove the operator's key from the homes."""
+        ours = (self.ssh / "operator.pub").read_text()
+        for keys in filter(Path.exists, self._opened):
+            keys.write_text(keys.read_text().replace(ours, ""))
         for child in self._children:
             child.terminate()
         for child in self._children:
@@ -430,7 +437,8 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
             plain.append(word)
     own = [f"{name}={value}" for name, value in site.exports.items() if name.startswith("OPAL_")]
     root = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
-    site.on(head, shlex.join(["env", *root, *own, *plain]))
+    # Without a limit, an NCCL that hangs would hold the rented server until somebody looks.
+    site.on(head, shlex.join(["timeout", "-k", "10", str(_LONGEST_S), "env", *root, *own, *plain]))
     path = Path(result)
     row = json.loads(path.read_text())["results"][-1]
     path.unlink()  # the file contains an environment

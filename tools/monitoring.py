@@ -17,7 +17,12 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    scrape = json.load(sys.stdin).get("monitoring")
+    given = sys.stdin.read().strip() or "{}"  # without a stack, the engine has written its own message, and nothing here
+    outputs = json.loads(given)
+    if not outputs:
+        sys.stderr.write("the stack has no outputs; they exist after its first update\n")
+        return 1
+    scrape = outputs.get("monitoring")
     if not scrape:
         sys.stderr.write("nothing of this stack is scraped; set monitoring.exporter, dcgmPort or switches, and update\n")
         return 1

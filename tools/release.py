@@ -132,6 +132,9 @@ def _name(resource: dict[str, Any]) -> str:
 
 def main(argv: list[str]) -> int:
     """Show the remaining resources, or destroy them; return an exit status."""
+    if argv and not argv[0].startswith("-") and argv[0] != "delete":
+        sys.stderr.write(f"release: DATA is {argv[0]!r}; it must be delete, or be left out to see what remains\n")
+        return 2
     state = json.load(sys.stdin)
     sys.stdout.write("".join(f"{line}\n" for line in lines(state)))
     sys.stdout.flush()

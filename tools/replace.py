@@ -75,13 +75,17 @@ def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, s
     """Let OCI terminate the node. Then the node's pool creates another node or, if `smaller`, stays one node smaller."""
     (pool,) = [one["outputs"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-nodes")]
     place = ["--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"]]
-    listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]
+    providers = [one.get("inputs", {}) for one in resources if one["type"] == "pulumi:providers:oci"]
+    regions = {one["region"] for one in providers if "region" in one}
+    here = ["--region", regions.pop()] if len(regions) == 1 else []  # otherwise, both read ~/.oci/config
+    listing = ["oci", "compute-management", "cluster-network", "list-instances", "--all", *place, *here]
+    listed = json.loads(run(listing) or "{}").get("data", [])  # the CLI prints nothing if there are no instances
     ids = [one["id"] for one in listed if one["display-name"] == node["name"]]
     if not ids:
         raise RefusedError(f"{node['name']} is not in its pool any more; run make up, which measures the pool's current nodes")
     which = ["--instance-pool-id", pool["instancePools"][0]["id"], "--instance-id", ids[0]]
     how = ["--is-auto-terminate", "true", "--is-decrement-size", "true" if smaller else "false"]
-    run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how])
+    run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how, *here])
 
 
 def main(argv: list[str]) -> int:

@@ -75,7 +75,7 @@ def _costs(found: dict[str, Any], *, rehearsed: bool) -> str:
     if found.get("target") in {"hosts", "kubernetes"}:
         return "none: this stack rents nothing"
     if not found.get("nodes"):
-        return "no node is rented"
+        return "no GPU node; in a real account a login node, storage and nodes that Slurm has started are billed"
     known = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else "a price that is not known here"
     return f"nothing (rehearsed); for real machines: {known}" if rehearsed else known
 
@@ -86,7 +86,7 @@ def main() -> int:
         found = json.load(sys.stdin)
         sys.stdout.write(status(found, datetime.now(UTC)) + "\n")
     except (ValueError, KeyError, TypeError):
-        sys.stderr.write("status: these are no outputs of this program; the stack has none before its first update\n")
+        sys.stderr.write("status: these are no outputs of this program; a stack has none before its first successful update\n")
         return 1
     return 0
 

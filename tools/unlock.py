@@ -22,7 +22,7 @@ _PROCESSES = Path("/proc")
 
 
 def locks(backend: str, stack: str) -> list[dict[str, Any]]:
-    """Return the contents of the locks of `stack` in a backend `file://FOLDER`.
+    """Return the contents of the locks of `stack` in a backend `file://FOLDER`; empty for a lock that cannot be read.
 
     Raises:
         RefusedError: the backend is not in a local folder.
@@ -33,7 +33,16 @@ def locks(backend: str, stack: str) -> list[dict[str, Any]]:
             f"the backend {scheme} is not a folder of this machine; once no update runs, type `pulumi cancel --stack {stack}`"
         )
     found = Path(folder).expanduser().glob(f".pulumi/locks/organization/*/{stack}/*.json")
-    return [json.loads(path.read_text()) for path in sorted(found)]
+    return [_read(path) for path in sorted(found)]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a lock's content; empty if the content is truncated, as after a power failure or on a full disk."""
+    try:
+        lock = json.loads(path.read_text())
+    except ValueError:
+        return {}
+    return lock if isinstance(lock, dict) and lock.keys() >= {"pid", "username", "hostname", "timestamp"} else {}
 
 
 def dead(lock: dict[str, Any]) -> str:
@@ -42,6 +51,8 @@ def dead(lock: dict[str, Any]) -> str:
     Raises:
         RefusedError: the engine still runs, or is on another machine, so that this machine cannot tell whether it runs.
     """
+    if not lock:
+        return _unreadable()
     who = f"process {lock['pid']} of {lock['username']} on {lock['hostname']}, since {lock['timestamp']}"
     if lock["hostname"] != socket.gethostname():
         raise RefusedError(
@@ -51,14 +62,29 @@ def dead(lock: dict[str, Any]) -> str:
         raise RefusedError(
             f"the lock belongs to {who}; without /proc nobody can tell whether it runs: look, then type `pulumi cancel`"
         )
-    try:
-        name, _, state = (_PROCESSES / str(int(lock["pid"])) / "stat").read_text().rpartition(") ")
-    except OSError:
-        name = state = ""
-    runs = "pulumi" in name and state[:1] != "Z"  # a zombie has exited, too
-    if runs:
+    if _is_engine(str(int(lock["pid"]))):
         raise RefusedError(f"an update is at work: {who}; end the update with Ctrl-C, and the update lifts its lock")
     return f"the lock is lifted, because its owner is gone: {who}"
+
+
+def _unreadable() -> str:
+    """Return the message about a lock that does not say whose it is.
+
+    Raises:
+        RefusedError: some engine runs on this machine, or this machine cannot tell.
+    """
+    if not _PROCESSES.is_dir() or any(_is_engine(one.name) for one in _PROCESSES.iterdir() if one.name.isdigit()):
+        raise RefusedError("the lock's file is truncated (was the disk full?); type `pulumi cancel` when no update runs")
+    return "the lock is lifted, because its file is truncated (was the disk full?), and no engine runs on this machine"
+
+
+def _is_engine(process: str) -> bool:
+    """Tell whether the process with that number is a running pulumi."""
+    try:
+        name, _, state = (_PROCESSES / process / "stat").read_text().rpartition(") ")
+    except OSError:
+        return False
+    return "pulumi" in name and state[:1] != "Z"  # a zombie has exited, too
 
 
 def unlock(backend: str, stack: str) -> str:

@@ -22,9 +22,9 @@ public_key = config.get("publicKey")
 def usable(found: list[Any]) -> float:
     """Return the measured bus bandwidth, or end the program if no work may be planned on the cluster."""
     schema, measured = found
-    verdict, busbw_gb_s, scale = measured["verdict"], measured["busbw_gb_s"], measured["scale"]
     if schema != 1:
         raise pulumi.RunError(f"the cluster's outputs are of version {schema}; this program reads version 1.")
+    verdict, busbw_gb_s, scale = measured["verdict"], measured["busbw_gb_s"], measured["scale"]
     if verdict != "pass":
         raise pulumi.RunError(f"the cluster's verdict is {verdict}, not pass; no work is planned on it.")
     if busbw_gb_s < needed_gb_s / scale:

@@ -16,6 +16,9 @@ from rehearsal.oci.pools import ClusterNetwork
 from rehearsal.plugin.errors import RequestTimeoutError, ServiceError
 from rehearsal.world.world import World
 
+#: Number of rows without `--all`: one page, which is smaller here than the service's.
+_PAGE = 10
+
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser("oci", allow_abbrev=False)
@@ -29,10 +32,13 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     # is true by default in the vendor's CLI.
     detach.add_argument("--is-auto-terminate", required=True, choices=["true"])
     detach.add_argument("--is-decrement-size", required=True, choices=["true", "false"])
+    detach.add_argument("--region")
     detach.set_defaults(work=_detach)
     listing = verbs.add_parser("cluster-network").add_subparsers(required=True).add_parser("list-instances", allow_abbrev=False)
     listing.add_argument("--compartment-id", required=True)
     listing.add_argument("--cluster-network-id", required=True)
+    listing.add_argument("--region")
+    listing.add_argument("--all", action="store_true")
     listing.set_defaults(work=_instances)
     return parser.parse_args(words)
 
@@ -48,7 +54,10 @@ def _instances(cloud: Cloud, asked: argparse.Namespace) -> None:
     shown = ("id", "displayName", "state", "timeCreated")
     names = ("id", "display-name", "lifecycle-state", "time-created")
     rows = [dict(zip(names, (one[key] for key in shown), strict=True)) for one in found["instances"]]
-    sys.stdout.write(json.dumps({"data": rows}, indent=2) + "\n")
+    if not asked.all:
+        rows = rows[:_PAGE]
+    if rows:
+        sys.stdout.write(json.dumps({"data": rows}, indent=2) + "\n")
 
 
 def main(words: Sequence[str]) -> int:

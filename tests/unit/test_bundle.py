@@ -19,9 +19,9 @@ def test_the_bundle_has_no_key_and_no_environment_but_has_outputs_and_runs_and_f
         folder.mkdir(parents=True)
     (run / "progress.log").write_text("1/1 measuring\n")
     (home / ".ssh" / "id_ed25519").write_text(PLANTED)
-    (fakes / "ssh").write_text('#!/bin/sh\necho "first boot of $6"\n')
+    (fakes / "ssh").write_text('#!/bin/sh\necho "first boot of $6"\n[ "$6" != 10.0.1.4 ] || exit 255\n')
     (fakes / "ssh").chmod(0o755)
-    nodes = [{"address": "10.0.1.2"}, {"address": "10.0.1.3"}]
+    nodes = [{"address": "10.0.1.2"}, {"address": "10.0.1.3"}, {"address": "10.0.1.4"}]
     (tmp_path / "outputs.json").write_text(json.dumps({"nodes": nodes}))
     environment = os.environ | {"HOME": str(home), "PATH": f"{fakes}:{os.environ['PATH']}", "PLANTED_TOKEN": PLANTED}
     words = [str(ROOT / "tools" / "bundle"), str(tmp_path / "made" / "x.tar.gz"), str(tmp_path / "outputs.json"), "sh", "-c"]
@@ -34,6 +34,7 @@ def test_the_bundle_has_no_key_and_no_environment_but_has_outputs_and_runs_and_f
         "logs/runs/abc/progress.log": "1/1 measuring\n",
         "logs/first-boot/10.0.1.2.log": "first boot of 10.0.1.2\n",
         "logs/first-boot/10.0.1.3.log": "first boot of 10.0.1.3\n",
+        "logs/first-boot/10.0.1.4.log": "first boot of 10.0.1.4\nexit status 255\n",
     }
 
 

@@ -51,6 +51,12 @@ def test_kubectl_on_this_machine_needs_the_api_servers_address_instead_of_a_cont
     assert "kubernetes.server" in " ".join(sentences)
 
 
+@pytest.mark.parametrize("target", ["oci", "aws"])
+def test_an_empty_region_is_refused(home, target):
+    file, sentences = made(target, home, region="")
+    assert (file, sentences) == (None, [f"{target}:region is empty; name a region"])
+
+
 @pytest.mark.parametrize("target", ANSWERS)
 def test_a_few_answers_make_a_stack_file_that_a_preview_accepts(home, target):
     file, sentences = made(target, home)

@@ -98,6 +98,7 @@ def test_an_existing_machine_is_removed_from_the_stack_file_and_nothing_else_hap
         (aws(), "gpu-3", AWS, "the state has no instance at 10.0.1.3"),
         (state("hosts"), "gpu-3", HOSTS.replace("      gpu-2: 10.0.1.2\n", ""), "is the only machine"),
         (state("hosts"), "gpu-3", "config: {busbar:hosts: {inventory: machines.ini}}", "is named in machines.ini"),
+        (state("hosts"), "gpu-3", "config: {busbar:hosts: {nodes: {gpu-2: 10.0.1.2}}}", "gpu-3 is not in hosts.nodes any more"),
     ],
     ids=[
         "an unknown name",
@@ -109,6 +110,7 @@ def test_an_existing_machine_is_removed_from_the_stack_file_and_nothing_else_hap
         "no instance",
         "the only machine",
         "an inventory",
+        "already removed",
     ],
 )
 def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_is_terminated(left_out, exported, name, text, says):

@@ -70,5 +70,7 @@ def test_the_command_reads_a_file_and_refuses_an_unknown_shape(capsys):
     log = str(GOLDEN / "oci-2xGPU4.8-ol7.txt")
     assert main([log, "--shape", "BM.GPU4.8", "--nodes", "2"]) == 0
     assert "87.18 GB/s" in capsys.readouterr().out
+    assert main(["/no/log", "--shape", "BM.GPU4.8", "--nodes", "2"]) == 2
+    assert capsys.readouterr().err == "/no/log: No such file or directory\n"
     assert main([log, "--shape", "BM.GPU4.9", "--nodes", "2"]) == 2
     assert "BM.GPU4.8" in capsys.readouterr().err

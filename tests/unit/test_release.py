@@ -109,6 +109,12 @@ def test_on_request_all_resources_are_destroyed_after_protected_data_are_unprote
     ]
 
 
+@pytest.mark.parametrize("word", ["Delete", "yes"])
+def test_another_word_than_delete_is_refused_before_anything_is_read(word, capsys):
+    assert release.main([word, *WHERE]) == 2
+    assert capsys.readouterr().err == f"release: DATA is {word!r}; it must be delete, or be left out to see what remains\n"
+
+
 def test_a_stack_that_has_machines_is_not_released():
     ran = []
     with pytest.raises(release.RefusedError, match=r"still has machines \(gpu-0\); destroy it first: make down"):

@@ -65,6 +65,24 @@ def test_a_stale_lock_is_removed_and_a_lock_of_another_machine_is_left_to_the_en
     assert len(ran) == lifted
 
 
+@pytest.mark.parametrize("text", ["", '{"pid": 1', "[]", '{"pid": 1}'])
+@pytest.mark.parametrize("running", [True, False])
+def test_a_truncated_lock_is_removed_unless_an_engine_runs_on_this_machine(tmp_path, monkeypatch, text, running):
+    place = tmp_path / ".pulumi" / "locks" / "organization" / "busbar" / "dev"
+    place.mkdir(parents=True)
+    (place / "1.json").write_text(text)
+    (tmp_path / "proc" / "17").mkdir(parents=True)
+    (tmp_path / "proc" / "17" / "stat").write_text(f"17 ({'pulumi' if running else 'bash'}) S 1")
+    monkeypatch.setattr(unlock, "_PROCESSES", tmp_path / "proc")
+    ran: list[list[str]] = []
+    monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
+    said = repair_state.unlocked(f"file://{tmp_path}", "dev")
+    assert len(said) == len(ran) == (not running)
+    if running:
+        with pytest.raises(unlock.RefusedError, match=r"truncated .* type `pulumi cancel` when no update runs"):
+            unlock.unlock(f"file://{tmp_path}", "dev")
+
+
 def test_a_backend_outside_this_machine_is_not_touched(monkeypatch, capsys):
     monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
     assert repair_state.main(["dev"]) == 0

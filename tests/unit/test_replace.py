@@ -38,6 +38,18 @@ def test_on_oci_the_update_comes_after_the_nodes_termination_which_does_not_shri
     assert up == UP
 
 
+def test_on_oci_the_vendors_tool_asks_the_stacks_region_and_reads_every_page():
+    provider = {"type": "pulumi:providers:oci", "urn": "urn::default_oci", "inputs": {"region": "ap-tokyo-1"}}
+    look, detach, _ = ran(state("oci", POOL, provider), "gpu-3", [{"id": "ocid.3", "display-name": "gpu-3"}])
+    assert "--all" in look
+    assert look[-2:] == detach[-2:] == ["--region", "ap-tokyo-1"]
+
+
+def test_on_oci_an_empty_pool_for_which_the_vendors_tool_prints_nothing_has_no_such_node():
+    with pytest.raises(replace.RefusedError, match="gpu-2 is not in its pool any more"):
+        replace.detach([POOL], {"name": "gpu-2", "pool": "gpu"}, lambda _: "", smaller=False)
+
+
 def test_on_oci_a_single_instance_is_replaced():
     single = {"type": "oci:Core/instance:Instance", "urn": "urn::cluster-pool-gpu-node", "outputs": {}}
     assert ran(state("oci", single), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
