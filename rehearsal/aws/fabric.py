@@ -25,7 +25,7 @@ def fabric_id(vpc: Record, zone: str) -> str:
 
 
 def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
-    """Create the fabric with at least `rails` rails, and allow the traffic that the security groups allow."""
+    """Prepare the fabric for a machine that joins it: at least `rails` rails, and the rules of the security groups."""
     with wires.locked(cloud.world, fabric):
         network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
         guard(cloud, fabric)

@@ -180,7 +180,7 @@ def test_one_slow_efa_device_among_three_machines_is_narrowed_down_to_the_rails_
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "only the login node is replaced"
 
 
-def test_the_slow_machine_is_left_out_and_only_the_replacement_of_another_machine_is_rented(built):
+def test_one_update_terminates_the_slow_machine_and_replaces_another_machine_and_rents_only_one(built):
     """The slow rail stays slow, but is not used. The refusal lists number, price and name of both machines to be terminated."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
@@ -246,7 +246,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
     (stage.folder / "config" / f"Pulumi.{stage.stack}.yaml").write_text(yaml.safe_dump(changed))
 
 
-def test_a_second_stack_of_the_same_cluster_name_comes_up_although_its_own_login_node_failed_its_first_boot_once(built, second):
+def test_a_second_stack_with_the_same_cluster_name_is_created_and_its_failed_login_node_is_replaced(built, second):
     """The second stack mounts the first stack's file systems.
 
     The first boot of the second stack's login node fails. The failed step is named, and only this login node is replaced.
