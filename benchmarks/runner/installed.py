@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must contain. MPI's folder on the node must contain mpirun, which starts the ranks there. MPI's folder
-#: in a container must contain a header, with which nccl-tests is compiled.
+#: The file that a folder must contain. MPI's folder on the node must contain mpirun, which starts the ranks there (for Debian's
+#: Open MPI, see _holds). MPI's folder in a container must contain a header, with which nccl-tests is compiled.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"
@@ -71,7 +71,7 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
 
 
 def newest(paths: Sequence[str]) -> str:
-    """Return the path that contains the highest version number."""
+    """Return the last path in order, with numbers compared as numbers: the newest of paths that differ only in numbers."""
     return max(paths, key=_version_key)
 
 

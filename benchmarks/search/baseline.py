@@ -4,8 +4,8 @@ import math
 from statistics import median
 from typing import List, Optional, Tuple
 
-#: A number that is below the healthy median by at most this share of the median is never slow: repeats of one pair on a healthy
-#: fabric differ by a few percent.
+#: A pair whose number is below the healthy median by at most this share of the median is never slow: repeats of one pair on a
+#: healthy fabric differ by a few percent.
 FLOOR = 0.08
 #: The share that replaces `FLOOR` if there are fewer than `_FEW` numbers.
 FLOOR_OF_FEW = 0.10
@@ -18,6 +18,7 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
     """Return the healthy median in GB/s, and how far below the median a number must be to count as slow (share of the median).
 
     Faults only make pairs slower, and on a small cluster they may affect most pairs, so the fastest pairs are taken as healthy.
+    Without numbers the median is None.
     """
     if not numbers:
         return None, FLOOR

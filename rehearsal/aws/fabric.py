@@ -1,4 +1,4 @@
-"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups filter its traffic.
+"""Decides which EFA traffic passes: hosts with EFA in one zone of a VPC share a fabric, and security groups filter its traffic.
 
 A rule matches EFA traffic only if the rule names a group by its id and allows all traffic. A rule that names an IP network,
 however wide, does not match EFA traffic (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
@@ -34,8 +34,7 @@ def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
 def leave(cloud: ResourceCloud, fabric: str) -> None:
     """Delete the fabric if no host remains; otherwise, update the fabric's rules. Several hosts may leave at once."""
     with wires.locked(cloud.world, fabric):
-        others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
-        if others:
+        if _members(cloud.store.read(), fabric):
             guard(cloud, fabric)
         else:
             network.delete_fabric(cloud.world, fabric)

@@ -309,10 +309,17 @@ def test_a_local_command_returns_stdout_and_stderr_and_logs_their_lines(plugin: 
             {"create": "x", "interpreter": ["nope-nope"]},
             'exec: "nope-nope": executable file not found in $PATH: running "x":\n',
         ),
+        ({"create": "x", "interpreter": ["/etc"]}, 'fork/exec /etc: permission denied: running "x":\n'),
     ],
 )
 def test_a_failing_local_command_fails_with_the_genuine_plugins_message(plugin: Plugin, inputs: Json, error: str) -> None:
     assert plugin.create("local", inputs) == f"UNKNOWN: {error}"
+
+
+def test_a_local_commands_interpreter_is_found_although_the_command_has_another_path(plugin: Plugin) -> None:
+    """Go looks for the program in its own PATH (os/exec, LookPath)."""
+    inputs = {"create": "echo $PATH", "interpreter": ["sh", "-c"], "environment": {"PATH": "/nowhere"}}
+    assert plugin.create("local", inputs)["properties"]["stdout"] == "/nowhere"
 
 
 def test_an_update_runs_the_update_command_or_else_the_create_command_and_passes_it_the_previous_outputs(

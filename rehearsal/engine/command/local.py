@@ -29,15 +29,20 @@ async def run(call: Call, command: str, inputs: Properties, state: dict[str, str
         cause = _cannot_start(interpreter[0], directory)
         if cause:
             raise transcript.failed(cause, command)
-        process = await asyncio.create_subprocess_exec(
-            *interpreter,
-            command,
-            cwd=directory,
-            env=environment,
-            stdin=asyncio.subprocess.PIPE if inputs.get("stdin") else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *interpreter,
+                command,
+                # Go looks for the program in its own PATH, not in the command's.
+                executable=shutil.which(interpreter[0]) if "/" not in interpreter[0] else None,
+                cwd=directory,
+                env=environment,
+                stdin=asyncio.subprocess.PIPE if inputs.get("stdin") else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise transcript.failed(f"fork/exec {interpreter[0]}: {(error.strerror or '').lower()}", command) from error
         await _attend(call, process, transcript, str(inputs.get("stdin") or ""))
         if transcript.too_long.is_set():
             raise transcript.too_long_a_line()
@@ -49,7 +54,7 @@ async def run(call: Call, command: str, inputs: Properties, state: dict[str, str
 
 
 def _cannot_start(program: str, directory: str) -> str:
-    """Return why a program cannot start, in Go's words; "" if the program can start."""
+    """Return why a program cannot start, in Go's words; "" if none of these reasons applies."""
     if not Path(directory).is_dir():
         return f"chdir {directory}: {'not a directory' if Path(directory).exists() else 'no such file or directory'}"
     if "/" not in program:
