@@ -1,12 +1,12 @@
-"""Import into a stack's state the resources that a killed update created.
+"""Import into a stack's state the machines that a killed update created.
 
     python -m tools.take_in STACK [STACK-FILE [DOOR...]]
 
-DOOR is the beginning of a command; the engine's preview and refresh are appended to it.
+DOOR is a command that runs another command, as rehearsal/enter does: it is put in front of the engine's preview and refresh.
 
 A preview by the stack's own program lists the resources that an update would create, and finds which of these resources are
-machines that already run (components/left_behind.py). These machines are added to the state with the vendor's ids, a refresh
-reads their other properties, and the next update or destroy sees them.
+machines of which exactly one already runs (components/left_behind.py). These machines are added to the state with the vendor's
+ids, a refresh reads their other properties, and the next update or destroy sees them.
 
 The engine's own `refresh --import-pending-creates` does not work: the snapshot after the refresh does not have the resources
 whose ids were given, and no longer has their pending operations either (pulumi 3.259.0: the option changes the type of these
@@ -31,9 +31,10 @@ NOTED = "BUSBAR_LEFT_BEHIND"
 
 
 def found(steps: list[Mapping[str, Any]], ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the resources that an update with these `steps` would create and that already run: `ids` has their ids by URN.
+    """Return the resources that an update with these `steps` would create although their machines already run.
 
-    Resources that the update would replace are not included: the state already has them.
+    `ids` has the ids of the running machines by URN. Resources that the update would replace are not included: the state
+    already has them.
     """
     return [
         {"outputs": {}, **one["newState"], "id": ids[one["urn"]]}
@@ -43,7 +44,7 @@ def found(steps: list[Mapping[str, Any]], ids: Mapping[str, str]) -> list[dict[s
 
 
 def taken(deployment: Mapping[str, Any], resources: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return `deployment` with these `resources`, and without the operations that were creating them."""
+    """Return `deployment` with these `resources`, and without pending operations on them."""
     urns = {one["urn"] for one in resources}
     operations = deployment.get("pending_operations") or []
     others = [one for one in operations if one["resource"]["urn"] not in urns]
@@ -51,7 +52,7 @@ def taken(deployment: Mapping[str, Any], resources: list[dict[str, Any]]) -> dic
 
 
 def take_in(stack: str, file: str, door: list[str]) -> list[str]:
-    """Import the resources that a killed update created; return a sentence for each.
+    """Import the machines that a killed update created; return a sentence for each.
 
     Raises:
         RefusedError: the engine or the program refused. The state is unchanged, unless the refresh at the end was refused.
@@ -83,10 +84,10 @@ def _engine(words: list[str], door: list[str] | None = None, more: Mapping[str, 
 
 
 def _said(text: str) -> str:
-    """Return the error messages of a preview in JSON, or else the text itself."""
+    """Return the error messages in `text`, a preview's JSON, or `text` itself if it is not such JSON."""
     try:
         diagnostics = json.loads(text)["diagnostics"]
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         return text
     return "".join(one["message"] for one in diagnostics if one["severity"] == "error")
 

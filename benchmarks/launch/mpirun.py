@@ -1,6 +1,6 @@
 """Starts ranks with Open MPI's mpirun over SSH.
 
-Programs that run at the same time are one MPI job, with one app context for each program.
+The ranks that one command starts are one MPI job, with one app context for each `Ranks`.
 """
 
 from typing import List, Sequence

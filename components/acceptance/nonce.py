@@ -1,4 +1,4 @@
-"""A random number in a request: no stack ever gets the result of another stack, or of one that was destroyed."""
+"""A random number in the request of a measurement: no stack gets the measurement of another stack, or of a destroyed one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pulumi_command import local
 
 
 def nonce(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return a random number that is created once per stack and is a part of the request.
+    """Return a random number that is created once per stack and is a part of each measurement's request.
 
-    A known request is answered with the line of its earlier run: by the head node, or by a file beside the home folders. With
-    this number, a stack that was destroyed and recreated, or another stack with the same files, never gets an old line.
+    A request that was answered before gets the line of its earlier run. The head node keeps this line; for a test job of Slurm,
+    a file on the home file system has the line. With this number, a stack that was destroyed and recreated, or another stack
+    with the same files, never gets an old line.
     """
     made = local.Command(
         name,

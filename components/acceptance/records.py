@@ -1,6 +1,7 @@
-"""Stage `records`: looks up earlier runs, and keeps this run, its certificate and its report; a failure is only a warning.
+"""Stage `records`: looks up earlier runs, and keeps this run, its certificate and its report; a failure fails no update.
 
-Commands on the operator's machine do the work, so the program reads, writes and draws nothing while it computes outputs.
+A failed look-up only skips the check `history`; any other failure is a warning. Commands on the operator's machine do the work,
+so the program reads, writes and draws nothing while it computes outputs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from components.acceptance.looks import End
 _ANSWER = (
     "python=.busbar/venv/bin/python; [ -x $python ] || python=python3; "
     "$python -m benchmarks.records || "
-    """echo '{"failed": "records: python -m benchmarks.records did not run on this machine"}'"""
+    """echo '{"failed": "records: python -m benchmarks.records failed on this machine"}'"""
 )
 
 
@@ -36,11 +37,11 @@ class Whole:
 
 
 class Records(pulumi.ComponentResource):
-    """A measurement's records, which are kept beside the stack's state.
+    """A measurement's records, which are kept in addition to the stack's state.
 
     Creates: a Command that looks up earlier runs, if a history is configured; a Command that keeps this run, if any record is
     configured.
-    Outputs: none; `look_up` and `keep` return the answers of these Commands.
+    The methods `look_up` and `keep` create these Commands, and return their answers; without a Command, the answer is empty.
     """
 
     def __init__(self, name: str, keeping: Keeping, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -58,7 +59,10 @@ class Records(pulumi.ComponentResource):
     def look_up(
         self, line: pulumi.Output[str], asked: pulumi.Output[Asked], where: pulumi.Output[Place | None]
     ) -> pulumi.Output[str]:
-        """Return, as a JSON answer, the earlier runs that are comparable with the run at `where`, which printed `line`."""
+        """Return a JSON answer with the limit that comparable earlier runs set for the run that printed `line`.
+
+        `where` is the place of that run; None if nothing was measured.
+        """
         if not self.keeping.records.history:
             return pulumi.Output.from_input("{}")
 

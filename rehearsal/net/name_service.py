@@ -1,8 +1,8 @@
 """The name service of one VCN: answers A queries for the VCN's hosts and file systems, and for the vendors' services.
 
 This is a program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`. HOSTS_FOLDER has the hosts' records;
-the records of file systems and services are in folders beside HOSTS_FOLDER. Records are read again for each query, so a host
-has its name from boot until it terminates, as in the vendors' clouds.
+the records of file systems and services are in folders beside HOSTS_FOLDER. The service reads these files again for each query,
+so a host has its name from boot until it terminates, as in the vendors' clouds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def known(folder: Path, vcn_id: str) -> dict[str, str]:
     for record in folder.glob("*/spec.json"):
         try:
             spec = json.loads(record.read_text())
-        except (OSError, ValueError):  # the record is being removed, or is being written and will be read at the next query
+        except (OSError, ValueError):  # the record has just been removed
             continue
         if spec.get("vcn_id") == vcn_id:
             table[f"{spec['hostname']}.{spec['search_domain']}".lower()] = spec["address"]
@@ -45,7 +45,7 @@ def known(folder: Path, vcn_id: str) -> dict[str, str]:
 
 
 def answer(query: bytes, table: dict[str, str]) -> bytes:
-    """Return the reply to a query with one question.
+    """Return the reply to a query; only queries with one question are supported.
 
     Raises:
         struct.error, IndexError, UnicodeDecodeError: the query is invalid.

@@ -18,7 +18,7 @@ import os
 import tarfile
 import time
 import zlib
-from typing import Any, Callable, Dict, NamedTuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Tuple
 
 from scheduler import durable, node_setup, slurm_conf
 from scheduler.users.home_folder import refuse_unmounted
@@ -171,7 +171,7 @@ def take(
 
 def _late(place: Place) -> str:
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(os.path.getmtime(place.copy)))
-    return f"the earlier controller did not write a last copy within {_WAIT_S} s; the queue has the jobs of {at}"
+    return f"the earlier controller did not write a last copy within {_WAIT_S} s; the queue is as it was at {at}"
 
 
 def forget(place: Place, me: str, local: str) -> None:
@@ -244,7 +244,10 @@ def _pack(place: Place, about: Dict[str, Any]) -> None:
                         _add_file(packed, place.state, name)
         target.flush()
         os.fsync(target.fileno())
-    if about["last"] or _read(place.owner) == about["by"]:
+    mine = _read(place.owner) == about["by"]
+    if about["last"]:  # too late if the successor has written a copy of its own since
+        mine = _about(place.copy).get("by", about["by"]) == about["by"]
+    if mine:
         os.rename(part, place.copy)
     else:
         os.unlink(part)
@@ -267,21 +270,37 @@ def _add(packed: tarfile.TarFile, name: str, body: bytes) -> None:
 
 def _unpack(path: str, state: str) -> None:
     """Write the copy's files for user slurm. The list of jobs gets its name last: without it, `take` unpacks again."""
+    for _ in _packed(path):
+        pass  # a damaged copy is refused before any file is written
     _folder(state)
-    part = os.path.join(state, _JOBS + ".busbar")
+    jobs = None
+    for name, body in _packed(path):
+        if name == _JOBS:
+            jobs = body
+            continue
+        wanted = os.path.join(state, name)
+        _folder(os.path.dirname(wanted), state)
+        node_setup.put(wanted, body, 0o600, "slurm")
+    if jobs is not None:  # slurmctld may never have written a list
+        node_setup.put(os.path.join(state, _JOBS), jobs, 0o600, "slurm")
+
+
+def _packed(path: str) -> Iterator[Tuple[str, bytes]]:
+    """Yield name and content of each file of slurmctld in the copy.
+
+    Raises:
+        ValueError: a file would be written elsewhere than below slurmctld's folder.
+        OSError, EOFError, tarfile.TarError, zlib.error: the copy cannot be read to its end, or is damaged.
+    """
     with gzip.open(path) as stream, tarfile.open(fileobj=stream) as source:
         for member in source:
             if member.name == _ABOUT:
                 continue
             if not member.isfile() or os.path.isabs(member.name) or ".." in member.name.split("/"):
                 raise ValueError(member.name)
-            wanted = part if member.name == _JOBS else os.path.join(state, member.name)
-            _folder(os.path.dirname(wanted), state)
             body = source.extractfile(member)
-            node_setup.put(wanted, body.read() if body else b"", 0o600, "slurm")
+            yield member.name, body.read() if body else b""
         stream.read()  # to the end, where gzip compares the checksum
-    if os.path.exists(part):  # slurmctld may never have written a list
-        os.rename(part, os.path.join(state, _JOBS))
 
 
 def _folder(path: str, state: str = "") -> None:

@@ -26,7 +26,7 @@ class Machine:
 
     Attributes:
         state: folder of slurmctld's state.
-        stopped: how often slurmctld was stopped.
+        stopped: how often a controller stopped slurmctld; counted on the controller `first` only.
         slurm: the version of the machine's Slurm.
     """
 
@@ -37,7 +37,7 @@ class Machine:
         self.place = handover.Place(str(home), str(home / ".busbar-slurm" / "busbar.dev"), state=str(self.state))
 
     def queue(self, jobs: str) -> None:
-        """Let slurmctld write its list of jobs, and the script of job 17."""
+        """Write the files that slurmctld would write for these jobs; job 17 has a script."""
         (self.state / SCRIPT).parent.mkdir(parents=True, exist_ok=True)
         (self.state / SCRIPT).write_text("#!/bin/sh\n")
         for name, text in (("job_state", jobs), ("job_state.old", "before"), ("dbd.messages", "m"), ("node_state", "n")):
@@ -55,7 +55,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Machine]:
-    """Return a function that makes a controller with the given name."""
+    """Return a function that makes the controller with a name; this user replaces root and slurm, and systemctl is not run."""
     made: dict[str, Machine] = {}
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
@@ -63,6 +63,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     def stop(*words: str) -> int:
         assert words == ("systemctl", "disable", "--now", "slurmctld.service")
         made["first"].stopped += 1
+        jobs = made["first"].state / "job_state"  # slurmctld writes its state once more when it stops
+        if jobs.exists():
+            jobs.write_text(f"{jobs.read_text()}, at the stop")
         return 0
 
     monkeypatch.setattr(node_setup, "run", stop)
@@ -70,7 +73,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return lambda name: made.setdefault(name, Machine(tmp_path / "home", name))
 
 
-def test_a_new_controller_waits_for_the_last_copy_of_the_earlier_controller_which_stops_its_slurmctld_first(machine):
+def test_an_earlier_controller_stops_slurmctld_and_makes_a_last_copy_for_which_the_new_controller_waits(machine):
     first, second = machine("first"), machine("second")
     first.queue("job 17")
     assert first.keep() == ""
@@ -88,9 +91,9 @@ def test_a_new_controller_waits_for_the_last_copy_of_the_earlier_controller_whic
     assert first.stopped == 1
     assert handover.is_given(str(first.local))
     assert second.files() == {"job_state", "node_state", SCRIPT}
-    assert (second.state / "job_state").read_text() == "jobs 17 and 18"
+    assert (second.state / "job_state").read_text() == "jobs 17 and 18, at the stop"
     assert handover.is_second(second.place, second.name, str(second.local)), (
-        "until the machines of the first controller are terminated"
+        "a controller is the second until the machines of the first controller are terminated"
     )
     handover.ended(str(second.local))
     assert not handover.is_second(second.place, second.name, str(second.local))
@@ -103,7 +106,7 @@ def test_if_the_earlier_controller_is_dead_its_most_recent_copy_is_taken_after_a
     times = iter(range(0, 1000, 10))
     said = second.take(clock=lambda: next(times))
     assert re.fullmatch(
-        r"the earlier controller did not write a last copy within 60 s; the queue has the jobs of \d{4}-.* UTC", said
+        r"the earlier controller did not write a last copy within 60 s; the queue is as it was at \d{4}-.* UTC", said
     )
     assert (second.state / "job_state").read_text() == "job 17"
     assert 60 < next(times) < 100
@@ -164,17 +167,19 @@ def test_jobs_of_another_release_of_slurm_are_left_in_a_file_and_the_operator_is
 
 
 @pytest.mark.parametrize("name", ["../outside", "/outside/of/it", "job_state/../../x"])
-def test_a_copy_that_would_write_elsewhere_is_not_unpacked(machine, name):
+def test_a_copy_with_a_file_that_would_be_written_elsewhere_is_not_unpacked(machine, name, tmp_path):
     first, second = machine("first"), machine("second")
     first.queue("job 17")
     first.keep()
     with tarfile.open(first.place.copy, "w:gz") as packed:
-        for member, body in (("busbar.json", b'{"by": "first", "slurm": "22.05.9", "last": true}'), (name, b"x")):
+        about = b'{"by": "first", "slurm": "22.05.9", "last": true}'
+        for member, body in (("busbar.json", about), ("node_state", b"n"), (name, b"x")):
             its = tarfile.TarInfo(member)
             its.size = len(body)
             packed.addfile(its, io.BytesIO(body))
     assert "their copy cannot be read" in second.take()
-    assert second.files() <= {"job_state.busbar"}
+    assert not second.state.exists()
+    assert not (tmp_path / "second" / "outside").exists()
 
 
 @pytest.mark.parametrize("cut", [0, 10, 100])
@@ -183,9 +188,13 @@ def test_a_copy_that_cannot_be_read_is_renamed_and_the_operator_is_told(machine,
     first.queue("job 17")
     first.keep()
     copy = Path(first.place.copy)
-    copy.write_bytes(copy.read_bytes()[:cut])
-    assert "their copy cannot be read" in second.take()
+    copied = copy.read_bytes()
+    copy.write_bytes(copied[:cut])
+    said = second.take()
+    assert "their copy cannot be read" in said
+    assert Path(said.rpartition("see ")[2]).read_bytes() == copied[:cut]
     assert not copy.exists()
+    assert not second.state.exists()
 
 
 def test_a_copy_with_a_wrong_checksum_is_renamed_but_an_error_of_the_file_system_is_not_taken_for_damage(machine, monkeypatch):
@@ -232,7 +241,7 @@ def test_after_a_destroy_no_later_stack_finds_the_jobs(machine):
     first.queue("job 17")
     first.keep()
     handover.forget(second.place, second.name, str(second.local))
-    assert Path(first.place.copy).exists(), "the copy belongs to the first controller"
+    assert Path(first.place.copy).exists(), "only the first controller, which made the copy, removes it"
     handover.forget(first.place, first.name, str(first.local))
     assert second.take() == ""
     assert not second.state.exists()
