@@ -50,8 +50,8 @@ async def look_up_or_refuse(find: Callable[[], Awaitable[_T]], what: str, right:
     """Return what `find` returns.
 
     Raises:
-        pulumi.RunError: `find` failed. The message has `what` was looked up, the service's message, the permission that the
-            look-up needs, and `why` nothing is created without the look-up.
+        pulumi.RunError: `find` failed. The message has `what`, which was looked up, the service's message, the permission that
+            the look-up needs, and `why` nothing is created without the look-up.
     """
     try:
         return await find()

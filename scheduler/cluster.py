@@ -1,8 +1,8 @@
 """The description of a Slurm cluster as plain data: queues, node sets, nodes, power saving.
 
 All nodes of a node set (ParallelCluster: compute resource) have the same hardware. Static nodes exist, so their addresses are
-known. Slurm starts a dynamic node when a job needs the node, or keeps the node always on. Dynamic nodes have names before their
-machines exist: QUEUE-dy-SET-1 and so on.
+known. Slurm starts a dynamic node when a job needs the node. Some dynamic nodes are always on: busbar starts these nodes, and
+Slurm does not power them down. Dynamic nodes have names before their machines exist: QUEUE-dy-SET-1 and so on.
 """
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -73,7 +73,7 @@ class NodeSet(NamedTuple):
         static: nodes that always run.
         dynamic: how many nodes Slurm may start in addition to the static nodes.
         always_on: how many of the dynamic nodes, counted from number 1, always run: Slurm does not power them down.
-        features: features that jobs may select with --constraint.
+        features: more features that jobs may select with --constraint; a cluster of one queue without dynamic nodes has none.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Queue(NamedTuple):
 
     Attributes:
         default: jobs without --partition run here.
-        idle_min: minutes after which an idle dynamic node is terminated.
+        idle_min: minutes after which an idle dynamic node is terminated, unless the node is always on.
         start_timeout_s: time limit until a dynamic node's slurmd answers.
         exclusive: each job gets whole nodes.
     """
@@ -108,7 +108,10 @@ class Queue(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """The network between nodes: a `tree` of switches, or `block`s of `block_nodes` nodes each (Slurm 23.11 or later)."""
+    """The network between nodes: a `tree` of switches, or `block`s of static nodes (Slurm 23.11 or later).
+
+    Slurm combines blocks in units of `block_nodes` nodes (BlockSizes).
+    """
 
     kind: str
     block_nodes: int = 0
@@ -127,7 +130,7 @@ class Cluster(NamedTuple):
         topology: None if Slurm ignores the network when it places jobs.
         scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm. `scheduler.files.scripts` has the first
             script of each folder.
-        accounting: whether the controller keeps jobs and users in a database, with the files of `scheduler.accounting`.
+        accounting: whether the controller keeps jobs and users in a database; `scheduler.accounting` has its settings.
         containers: whether tasks may start in containers, for which all machines must have the plugins in `scheduler.plugins`.
     """
 

@@ -1,4 +1,4 @@
-"""Names that busbar gives queues (Slurm's partitions), nodes and GPU types."""
+"""Which names queues (Slurm's partitions) and nodes may have, and how job requests name the types of GPUs."""
 
 import re
 
@@ -20,20 +20,25 @@ def refused_queue(name: str) -> str:
 
 
 def refused_existing(name: str) -> str:
-    """Return why an existing queue cannot have that name; empty if it may."""
+    """Return why no existing queue has the name `name`; empty if one may."""
+    if name.lower() == "default":
+        return "a partition named DEFAULT only sets defaults (slurm.conf(5))"
     if not re.match(r"[^\s,=#]+\Z", name):
-        return "a partition's name has no space, comma, = or # (slurm.conf(5))"
+        return "a partition's name is not empty and has no space, comma, = or # (slurm.conf(5))"
     return ""
 
 
 def refused_node(name: str) -> str:
-    """Return why a Slurm node cannot have the name `name`; empty if it can."""
+    """Return why the host name `name` is reserved, so that no Slurm node can have it; empty if it is not reserved."""
     if name.lower() in (*_RESERVED, "localhost"):
         return "default and all have a meaning of their own in Slurm's files, and localhost on every machine"
     return ""
 
 
 def gpu_type(model: str) -> str:
-    """Return the type of a GPU model in job requests: `NVIDIA A100-SXM4-80GB` is a100, `NVIDIA H100 80GB HBM3` is h100."""
+    """Return the type of a GPU model in job requests: `NVIDIA A100-SXM4-80GB` is a100, `NVIDIA H100 80GB HBM3` is h100.
+
+    A model without such a part keeps its whole name, with _ between the words.
+    """
     found = _MODEL.search(model.lower())
     return found.group() if found else re.sub(r"[^a-z0-9]+", "_", model.lower())

@@ -22,8 +22,8 @@ _NAMED = 16
 def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
     """Judge whether every rail was reached and carried its line rate.
 
-    The check is skipped if a rail cannot be tried, or if ib_write_bw cannot run on it. If ib_write_bw ran but failed, the check
-    is unknown.
+    The check is skipped if a rail cannot be tried, or if ib_write_bw cannot run on it. If ib_write_bw ran on a rail but failed,
+    the check is unknown, whatever the other rails say.
     """
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
@@ -40,17 +40,21 @@ def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
     slow = tuple(_short(worst, asked, scale))[:_NAMED]
     if slow or reached + untried < rails:
         return check("proofs", slow or (f"{rails - reached - untried} of {rails} rails were not reached",))
+    failed = tuple(_failed(worst))[:_NAMED]
+    if failed:
+        return Check("proofs", UNKNOWN, failed)
+    return _measured(worst, (rails, measured, untried), asked, scale)
+
+
+def _measured(worst: list[dict[str, Any]], counts: tuple[int, int, int], asked: Asked, scale: int) -> Check:
+    """Return the check for the case that no rail is slow or not reached, and ib_write_bw failed on none.
+
+    `counts` are the numbers of rails, of measured rails, and of rails that could not be tried.
+    """
+    rails, measured, untried = counts
     if untried:
         return Check("proofs", SKIPPED, (f"{untried} of {rails} rails could not be tried", *_examples(worst)))
-    return _measured(worst, rails, measured, asked, scale)
-
-
-def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Asked, scale: int) -> Check:
-    """Return the check for the case that all rails were reached and none is slow."""
     unmeasured = [one for one in worst if not is_number(one.get("gbit_s"))]
-    failed = [f"{_way(one)}: {one.get('why')}" for one in unmeasured if "not measured: " not in str(one.get("why"))]
-    if failed:
-        return Check("proofs", UNKNOWN, tuple(failed[:_NAMED]))
     if measured < rails or unmeasured:
         # The reason is usually the same for all rails, so one rail is named as an example.
         ways = " or ".join(sorted({str(one.get("reached")) for one in worst}))
@@ -78,6 +82,13 @@ def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[st
         rate, reached = _rate(one, asked, scale), one.get("gbit_s")
         if is_number(reached) and rate and float(reached or 0) < _SHARE * rate:
             yield f"{_way(one)}: ib_write_bw reached {reached:g} Gbit/s of {rate:g}; a share of {_SHARE:g} is required"
+
+
+def _failed(worst: list[dict[str, Any]]) -> Iterator[str]:
+    for one in worst:
+        without = not is_number(one.get("gbit_s")) and one.get("untried") is not True
+        if without and "not measured: " not in str(one.get("why")):
+            yield f"{_way(one)}: {one.get('why')}"
 
 
 def _rate(one: dict[str, Any], asked: Asked, scale: int) -> float:

@@ -26,7 +26,7 @@ def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
 
 
 def there(question: Callable[[], _T]) -> _T | None:
-    """Return what `question` returns, or None if the resource does not exist."""
+    """Return what `question` returns, or None if one of its look-ups reports a missing resource."""
     try:
         return question()
     except Exception as error:
@@ -36,7 +36,7 @@ def there(question: Callable[[], _T]) -> _T | None:
 
 
 def is_missing(error: Exception) -> bool:
-    """Tell whether a look-up failed because the resource does not exist."""
+    """Tell whether the message of a failed look-up says that a resource is missing."""
     return any(words in str(error) for words in _MISSING)
 
 

@@ -56,10 +56,11 @@ def _set_up(given: Dict[str, Any]) -> None:
     node_setup.daemon(directory.UNIT, wrote)
     _await()
     _restore(its, f"{where.folder}/restoring")
-    node_setup.put(settings.PATH, settings.text_of(its).encode(), 0o644, "root")
-    node_setup.put(member.COMMAND, member.command(), 0o755, "root")
     with open(f"{where.folder}/certificate.pem", encoding="utf-8") as source:
         client_setup.set_up(given["address"], source.read())
+    # This file comes after the certificate: nodes that join become clients as soon as this file exists.
+    node_setup.put(settings.PATH, settings.text_of(its).encode(), 0o644, "root")
+    node_setup.put(member.COMMAND, member.command(), 0o755, "root")
     if its.accounting:
         associations.add(its.accounting, sorted(existing()))
     try:

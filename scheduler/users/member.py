@@ -28,8 +28,8 @@ def command() -> bytes:
 def program(controller: str) -> bytes:
     """Return the program that makes a machine a client of the user directory at the address `controller`.
 
-    The program runs as root under `python3 -IS -` and prints nothing. If the controller has no user directory, the result is
-    empty.
+    It runs as root under `python3 -IS -`, as a part of the program of `scheduler.elastic.join.text`. It prints nothing, unless
+    it fails: then it exits with a message on stderr. The text is empty if the controller has no user directory.
     """
     if not os.path.exists(settings.PATH):
         return b""

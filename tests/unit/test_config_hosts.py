@@ -343,7 +343,7 @@ def test_machines_become_a_slurm_cluster_only_if_the_stack_file_has_hosts_slurm(
         ({"queue": "My Queue"}, "hosts.slurm.queue is 'My Queue'; a queue's name has 1 to 40 lower-case letters, digits"),
         (
             {"queue": "My Queue", "existing": True},
-            "hosts.slurm.queue is 'My Queue'; a partition's name has no space, comma, = or # (slurm.conf(5))",
+            "hosts.slurm.queue is 'My Queue'; a partition's name is not empty and has no space, comma,",
         ),
         ({"queues": "x"}, "hosts.slurm.queues is not a key of the configuration; did you mean queue?"),
     ],

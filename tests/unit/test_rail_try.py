@@ -158,6 +158,17 @@ def test_a_rail_that_no_program_can_try_is_untried_but_a_missing_device_is_a_rai
     assert (line.untried, line.reached) == ((1, 0) if untried else (None, int(found.reached is not None)))
 
 
+def test_the_worst_rails_are_those_with_faults_then_the_slowest_and_some_without_a_number():
+    fine = [LINE._replace(rail=f"fine{rate}", reached="rdma", gbit_s=float(rate), line_gbit_s=100.0) for rate in range(80, 100)]
+    without = [LINE._replace(rail=f"without{at}", reached="rdma", why="not measured: no ib_write_bw") for at in range(20)]
+    failed = LINE._replace(rail="failed", reached="rdma", why="ib_write_bw: it printed no table")
+    lost = LINE._replace(rail="lost", why="rping: no route")
+    for found in ([*without, *fine, failed, lost], [lost, failed, *reversed(fine), *without]):
+        worst = [one.rail for one in rail_proofs._line(found, 1.0).worst]  # noqa: SLF001
+        assert worst[:10] == ["lost", "failed", *(f"fine{rate}" for rate in range(80, 88))]
+        assert (len(worst), {one[:7] for one in worst[10:]}) == (16, {"without"})
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_trial_with_rping_and_ib_write_bw_gives_the_rate_of_a_rail_or_the_reason_why_there_is_none(name):
     plan, answer, expected = ANSWERS[name]
