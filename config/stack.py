@@ -25,11 +25,11 @@ class Stack:
 
     Attributes:
         target: kind of cluster.
-        wanted: the target's group, which the target's cluster component takes as its argument.
+        wanted: the target's group; together with `measure`, it is the argument of the target's cluster component.
         measure: how the cluster is measured.
         accept: when the measured cluster is accepted.
         records: which records of measurements are kept.
-        monitoring: what can be monitored on the nodes.
+        monitoring: what can be monitored on the nodes and switches, and by whom.
     """
 
     target: Target
@@ -51,10 +51,13 @@ class Stack:
 
     @property
     def startable(self) -> dict[str, int]:
-        """Number of machines in the test job, for every pool whose machines a job starts, by the pool's name."""
+        """Number of machines in the test job, by the pool's name.
+
+        Only pools are listed that have no static machines, but enough dynamic machines for the test job.
+        """
         return getattr(self.wanted, "startable", {})
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of machines that always run, for every pool (on AWS, for every entry of machines), by the pool's name."""
+        """Number of static machines (on Kubernetes, of pods) in every pool, by the pool's name (on AWS, QUEUE-NAME)."""
         return self.wanted.sizes

@@ -13,7 +13,10 @@ PATIENCE_S = 240
 
 
 def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -> str:
-    """Repeat a command on the login node until `holds` accepts its output; fail after PATIENCE_S and show Slurm's state."""
+    """Repeat a command on the login node until `holds` accepts its output; after PATIENCE_S, fail and show Slurm's state.
+
+    A command whose exit status is not 0 fails at once.
+    """
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         said = stage.on_host(command)

@@ -1,7 +1,7 @@
 """Reads from NCCL's log whether the HCAs access GPU memory directly (GPUDirect RDMA).
 
-Without GPUDirect RDMA every byte goes through host memory, on all nodes and rails alike: counters look normal, no pair is
-slower than another, and all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
+If no node uses GPUDirect RDMA, every byte goes through host memory: counters look normal, no pair is slower than another, and
+all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 
+#: Machines with NVLink whose EFA device cannot access GPU memory; all later ones can (aws/aws-ofi-nccl issues 104 and 547).
+_EFA_WITHOUT = "p3dn."
+
+
 def told(moved: Mapping[str, Any], shape: Shape) -> Told:
     """Return what NCCL's log reports about its channels between nodes; empty for shapes that need no GPUDirect RDMA.
 
-    Machines with NVLink need GPUDirect RDMA: their GPU and HCA (or EFA device) are behind one PCIe switch. With EFA's plugin,
-    NCCL logs GPUDirect RDMA in the same form as with HCAs (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is
-    slow if its log does not show GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
+    Machines with NVLink need GPUDirect RDMA, because a detour through host memory is slow. On most of them a GPU and its HCA
+    (or EFA device) are behind one PCIe switch (NVIDIA/nccl issue 465). With EFA's plugin, NCCL logs GPUDirect RDMA in the same
+    form as with HCAs (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is slow if its log does not show
+    GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
     """
     if shape.rdma is None or shape.nvlink_gbytes_per_s is None:
         return Told()
     plugin = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
+    if plugin and shape.name.startswith(_EFA_WITHOUT):
+        return Told()
     said = moved.get("said")
     found = said.get("gpudirect") if isinstance(said, dict) else None
     counts = found if isinstance(found, dict) else {}

@@ -40,7 +40,7 @@ def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-home-region", ERROR, "OCI IAM, 403-NotAllowed (Please go to your home region); terraform-oci-iam issue 14")
 def slurm_home_region(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A Slurm cluster outside the tenancy's home region, in which alone IAM takes the controller's permissions."""
+    """A Slurm cluster outside the tenancy's home region, the only region in which IAM takes the controller's permissions."""
     if wanted.slurm is None:
         return
     if facts.home_region is None:

@@ -11,7 +11,7 @@ from measurement_line import ASKED, document
 
 from benchmarks.judge import gpudirect
 from benchmarks.judge.verdict import judge
-from catalogue import SHAPES
+from catalogue import SHAPES, Shape
 from catalogue.aws.instances import INSTANCES
 
 GPU4 = SHAPES["BM.GPU4.8"]
@@ -50,14 +50,22 @@ def test_a_run_in_which_nccl_did_not_report_gpudirect_is_unknown():
     assert "NCCL did not log whether it used GPUDirect RDMA" in why
 
 
-#: The RDMA devices of this instance type are not in the catalogue; a stack reads them from the machines.
-G6E = dataclasses.replace(INSTANCES["g6e.48xlarge"].shape(), rdma=INSTANCES["p5.48xlarge"].shape().rdma)
+def with_rails(name: str) -> Shape:
+    """Return an instance type whose RDMA devices are not in the catalogue, because a stack reads them from the machines."""
+    return dataclasses.replace(INSTANCES[name].shape(), rdma=INSTANCES["p5.48xlarge"].shape().rdma)
 
 
-@pytest.mark.parametrize("shape", [SHAPES["BM.Optimized3.36"], G6E], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [SHAPES["BM.Optimized3.36"], with_rails("g6e.48xlarge")], ids=lambda shape: shape.name)
 def test_gpudirect_is_not_judged_on_a_shape_without_nvlink(shape):
     assert shape.rdma is not None
     assert gpudirect.told({"said": said(NET=9)}, shape) == gpudirect.Told()
+
+
+def test_gpudirect_is_not_judged_on_p3dn_whose_efa_device_cannot_access_gpu_memory():
+    """Without this exception every healthy p3dn would be short; a p4d with such a log is short."""
+    assert with_rails("p3dn.24xlarge").nvlink_gbytes_per_s is not None
+    assert gpudirect.told({"said": said(NET=9)}, with_rails("p3dn.24xlarge")) == gpudirect.Told()
+    assert gpudirect.told({"said": said(NET=9)}, with_rails("p4d.24xlarge")).wrong
 
 
 def test_every_nvidia_shape_of_oci_that_has_rails_is_judged_on_gpudirect():

@@ -1,4 +1,4 @@
-"""A plan that no measurement could pass is refused at preview, with the key that is the cause."""
+"""A plan that no measurement could pass is refused at preview if shape and number of nodes are known; the key is named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_default_plan_can_pass():
     assert said() == []
 
 
-def test_a_size_without_a_gate_is_refused_with_the_smallest_size_that_can_pass():
+def test_a_size_without_a_gate_is_refused_and_the_refusal_names_the_smallest_size_that_can_pass():
     (sentence,) = said(measure={"sizes": {"to": "256M"}})
     begin = "measure.sizes.to is 256M, but no source says what busbw 2 x BM.GPU4.8 reach with messages below 512M, so "
     assert sentence.startswith(begin)
@@ -27,7 +27,7 @@ def test_a_size_without_a_gate_is_refused_with_the_smallest_size_that_can_pass()
     assert said(measure={"sizes": {"to": "512M"}}) == []
 
 
-def test_small_messages_can_pass_with_the_users_own_gate_or_in_a_rehearsal():
+def test_small_messages_can_pass_with_the_users_own_gate_or_if_they_are_large_enough_for_the_scale():
     small = {"measure": {"sizes": {"to": "1M"}}}
     assert said(**small, accept={"gate": "1 GB/s"}) == []
     assert said(**small, accept={"scale": 4000}) == []
@@ -43,7 +43,7 @@ def test_a_collective_without_a_published_busbw_needs_a_gate():
 
 
 @pytest.mark.parametrize(("key", "check"), [("spreadIterations", "spread"), ("looks", "looks")])
-def test_a_measurement_that_is_left_out_but_must_not_be_skipped_is_refused(key, check):
+def test_a_plan_without_individual_operations_or_looks_is_refused_unless_its_check_may_be_skipped(key, check):
     (sentence,) = said(measure={key: 0})
     assert sentence.startswith(f"measure.{key} is 0, so ")
     assert sentence.endswith(f"add {check} to accept.allowSkipped")
