@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from tools.stack_commands import RefusedError, ended
+from tools.stack_commands import PROJECT, RefusedError, ended
 from tools.unlock import unlock
 
 
@@ -23,15 +23,16 @@ def restored(backend: str, stack: str) -> list[str]:
     """Restore states of `stack` that were truncated; return a sentence for each.
 
     Raises:
-        RefusedError: the backup was truncated, too.
+        RefusedError: the backup is truncated, too, or missing; or a file could not be read.
     """
     said = []
-    for path in sorted(_folder(backend).glob(f".pulumi/stacks/*/{stack}.json")):
+    for path in sorted(_folder(backend).glob(f".pulumi/stacks/{PROJECT}/{stack}.json")):
         if _is_whole(path):
             continue
         backup = path.with_name(f"{path.name}.bak")
         if not _is_whole(backup):
-            raise RefusedError(f"{path} and its {backup.name} are truncated; import an older state with `pulumi stack import`")
+            bad = f"{path} is truncated, and its {backup.name} is {'truncated, too' if backup.exists() else 'missing'}"
+            raise RefusedError(f"{bad}; import an older state with `pulumi stack import`")
         written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(backup.stat().st_mtime))
         fresh = path.with_name(f"{path.name}.new")
         shutil.copyfile(backup, fresh)  # if the disk is still full, this fails and changes nothing
@@ -42,7 +43,7 @@ def restored(backend: str, stack: str) -> list[str]:
 
 def unlocked(backend: str, stack: str) -> list[str]:
     """Remove locks of engines that have exited; return a sentence if there were any."""
-    if not any(_folder(backend).glob(f".pulumi/locks/organization/*/{stack}/*.json")):
+    if not any(_folder(backend).glob(f".pulumi/locks/organization/{PROJECT}/{stack}/*.json")):
         return []
     try:
         return [unlock(backend, stack)]
@@ -55,10 +56,13 @@ def _folder(backend: str) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
+    """Tell whether the file is a JSON object; an unreadable file may be whole, so it is not replaced by an older state."""
     try:
         return isinstance(json.loads(path.read_text()), dict)
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return False
+    except OSError as error:
+        raise RefusedError(f"{path} could not be read: {error.strerror}") from error
 
 
 def main(argv: list[str]) -> int:

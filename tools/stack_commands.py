@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 
 Run = Callable[[list[str]], str]
+#: The project's name in Pulumi.yaml; other projects may have stacks of the same names in the same backend.
+PROJECT = "busbar"
 
 
 class RefusedError(Exception):

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tools.stack_commands import RefusedError, ended
+from tools.stack_commands import PROJECT, RefusedError, ended
 
 #: Where Linux shows a process's name and state: FOLDER/PID/stat.
 _PROCESSES = Path("/proc")
@@ -32,7 +32,7 @@ def locks(backend: str, stack: str) -> list[dict[str, Any]]:
         raise RefusedError(
             f"the backend {scheme} is not a folder of this machine; once no update runs, type `pulumi cancel --stack {stack}`"
         )
-    found = Path(folder).expanduser().glob(f".pulumi/locks/organization/*/{stack}/*.json")
+    found = Path(folder).expanduser().glob(f".pulumi/locks/organization/{PROJECT}/{stack}/*.json")
     return [_read(path) for path in sorted(found)]
 
 
@@ -42,7 +42,8 @@ def _read(path: Path) -> dict[str, Any]:
         lock = json.loads(path.read_text())
     except ValueError:
         return {}
-    return lock if isinstance(lock, dict) and lock.keys() >= {"pid", "username", "hostname", "timestamp"} else {}
+    whole = isinstance(lock, dict) and lock.keys() >= {"pid", "username", "hostname", "timestamp"}
+    return lock if whole and isinstance(lock["pid"], int) else {}
 
 
 def dead(lock: dict[str, Any]) -> str:

@@ -48,8 +48,8 @@ def slurm_home_region(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if facts.region and facts.home_region and facts.region != facts.home_region:
         yield Breach(
             "oci.slurm",
-            f"is set, but the stack's region is {facts.region} and the tenancy's home region is {facts.home_region}; the "
-            "vendor creates the controller's dynamic group and policy only in the home region, so build the cluster there",
+            f"is set, but the stack's region is {facts.region} and the tenancy's home region is {facts.home_region}; OCI "
+            "accepts the controller's dynamic group and policy only in the home region, so build the cluster there",
         )
 
 
@@ -113,14 +113,14 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A queue whose name Slurm does not allow."""
+    """A queue with a name that busbar gives no queue."""
     for path, pool in wanted.located:
         yield from slurm_rules.queue_name(f"{path}.queue", pool.queue)
 
 
 @rule("slurm-test", ERROR, "a test job between nodes needs two of them", guard=True)
 def slurm_test(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A test job that no pool can run, or that has no fabric to measure."""
+    """A test job with more nodes than any pool has, or with one node only, which has no fabric to measure."""
     yield from slurm_rules.test_size("oci.slurm", wanted.slurm, _entries(wanted))
 
 

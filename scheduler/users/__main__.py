@@ -191,13 +191,17 @@ def _keys(path: str) -> str:
         return ""
     try:
         if path == "-":
-            text = sys.stdin.read(_MOST_KEY_BYTES)
+            text = sys.stdin.read(_MOST_KEY_BYTES + 1)
         else:
             with open(path, encoding="utf-8") as source:
-                text = source.read(_MOST_KEY_BYTES)
+                text = source.read(_MOST_KEY_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise RefusalError(f"--ssh-key {path}: {why}") from error
+    if len(text) > _MOST_KEY_BYTES:
+        raise RefusalError(
+            f"--ssh-key {path}: it is longer than {_MOST_KEY_BYTES} characters; no key would be accepted in part"
+        )
     if not text.strip():
         raise RefusalError(f"--ssh-key {path}: there is no public key in it")
     return text

@@ -702,7 +702,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand() | {"slurm": {}},
             facts(home_region="us-ashburn-1"),
-            "oci.slurm is set, but the stack's region is us-phoenix-1 and the tenancy's home region is us-ashburn-1; the",
+            "oci.slurm is set, but the stack's region is us-phoenix-1 and the tenancy's home region is us-ashburn-1; OCI",
         )
     ],
     "limit-unknown": [

@@ -81,12 +81,12 @@ def test_no_share_of_the_line_rate_is_shown_for_small_sizes_or_rehearsed_nvlink_
     assert "%" not in said([which], *lines)[-1]
 
 
-def test_of_rows_that_arrive_together_only_the_largest_size_is_reported():
+def test_a_row_soon_after_a_reported_row_is_reported_only_if_it_has_the_largest_size_of_the_step():
     rows = [row(size, 100.0, "1.00") for size in (8, 16, 32, 8 << 20)]
     assert [text.split()[2] for text in said([step()], HEADER, *rows, apart_s=0.1)[1:]] == ["8"]
 
 
-def test_the_remaining_time_shrinks_from_the_expected_time_to_nothing():
+def test_the_remaining_time_only_shrinks_and_ends_at_nothing():
     every = [step(str(number), cycles=4, known=Pace(1.875, 200.0, 60.0)) for number in range(3)]
     clock, heard = Clock(), []
     shown = Progress(every, 2, heard.append, clock)

@@ -37,15 +37,38 @@ def test_a_truncated_state_is_restored_from_its_backup_with_a_message(state, tmp
     assert sorted(path.name for path in state.parent.iterdir()) == ["dev.json", "dev.json.bak"]
 
 
-def test_a_state_whose_backup_is_also_truncated_is_not_touched_and_is_reported(state, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("backup", "said"), [(WHOLE[:9], "truncated, too"), (None, "missing")])
+def test_a_state_whose_backup_is_truncated_or_missing_is_not_touched_and_is_reported(state, tmp_path, backup, said):
     state.write_text(WHOLE[:9])
-    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
-    assert repair_state.main(["dev"]) == 1
+    if backup is not None:
+        state.with_name("dev.json.bak").write_text(backup)
+    with pytest.raises(
+        repair_state.RefusedError, match=rf"dev\.json is truncated, and its dev\.json\.bak is {said}; import an"
+    ):
+        repair_state.restored(f"file://{tmp_path}", "dev")
     assert state.read_text() == WHOLE[:9]
-    assert "dev.json and its dev.json.bak are truncated; import an older state" in capsys.readouterr().err
 
 
-def test_another_stacks_truncated_state_and_the_backup_of_a_removed_stack_are_ignored(state, tmp_path):
+def test_a_state_that_cannot_be_read_is_not_replaced_by_its_backup(state, tmp_path):
+    state.mkdir()  # as root, a folder is what cannot be read
+    state.with_name("dev.json.bak").write_text(WHOLE)
+    with pytest.raises(repair_state.RefusedError, match=r"dev\.json could not be read: Is a directory"):
+        repair_state.restored(f"file://{tmp_path}", "dev")
+    assert state.is_dir()
+
+
+def test_the_state_and_the_lock_of_another_project_are_ignored(state, tmp_path):
+    state.write_text(WHOLE)
+    for path in ("stacks/other/dev.json", "locks/organization/other/dev/1.json"):
+        (tmp_path / ".pulumi" / path).parent.mkdir(parents=True)
+        (tmp_path / ".pulumi" / path).write_text("")
+    (tmp_path / ".pulumi/stacks/other/dev.json.bak").write_text(WHOLE)
+    assert repair_state.restored(f"file://{tmp_path}", "dev") == []
+    assert repair_state.unlocked(f"file://{tmp_path}", "dev") == []
+    assert (tmp_path / ".pulumi/stacks/other/dev.json").read_text() == ""
+
+
+def test_the_truncated_state_of_a_stack_with_another_name_and_the_backup_of_a_removed_stack_are_ignored(state, tmp_path):
     state.write_text("")
     state.with_name("other.json.bak").write_text(WHOLE)
     assert repair_state.restored(f"file://{tmp_path}", "other") == []
@@ -65,7 +88,9 @@ def test_a_stale_lock_is_removed_and_a_lock_of_another_machine_is_left_to_the_en
     assert len(ran) == lifted
 
 
-@pytest.mark.parametrize("text", ["", '{"pid": 1', "[]", '{"pid": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", '{"pid": 1', "[]", '{"pid": 1}', json.dumps(dict.fromkeys(("pid", "username", "hostname", "timestamp")))]
+)
 @pytest.mark.parametrize("running", [True, False])
 def test_a_truncated_lock_is_removed_unless_an_engine_runs_on_this_machine(tmp_path, monkeypatch, text, running):
     place = tmp_path / ".pulumi" / "locks" / "organization" / "busbar" / "dev"
@@ -89,7 +114,7 @@ def test_a_backend_outside_this_machine_is_not_touched(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_in_stack_script_repairs_the_state_before_running_pulumi():
+def test_the_script_tools_in_stack_repairs_the_state_before_it_runs_pulumi():
     lines = (repair_state.Path(repair_state.__file__).parent / "in-stack").read_text().splitlines()
     (at,) = [number for number, line in enumerate(lines) if "tools.repair_state" in line]
     assert not [line for line in lines[:at] if "pulumi " in line and not line.lstrip().startswith("#")]

@@ -58,7 +58,7 @@ def key(kind: str = "ssh-ed25519", inner: str = "", data: bytes = b"\0" * 36) ->
 # The files for slapd, sssd and openssl
 
 
-def test_slapd_conf_lets_only_root_write_and_its_first_access_rule_hides_passwords():
+def test_slapd_conf_lets_only_root_write_and_the_first_access_rule_of_the_database_hides_passwords():
     lines = directory.slapd_conf(DEBIAN).splitlines()
     assert [line for line in lines if "rootdn" in line] == [f'rootdn "{directory.ROOT}"']
     assert not [line for line in lines if "rootpw" in line or "by * write" in line]
@@ -271,7 +271,7 @@ def test_the_uids_of_users_begin_at_10001(cluster):
     assert list(accounts.existing()) == ["alice", "bob", "carol", "dave"]
 
 
-def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_assigned_to_another_user(cluster):
+def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_the_default_uid_of_another_user(cluster):
     cluster.add("alice")
     cluster.owners["alice"] = 10001
     cluster.delete("alice")
@@ -532,6 +532,12 @@ def test_an_interrupted_restore_of_users_is_continued_by_the_next_set_up(monkeyp
 # The command
 
 
+def test_a_file_of_keys_that_is_too_long_is_refused_and_not_cut(tmp_path):
+    (tmp_path / "keys").write_text("ssh-ed25519 AAAA one\n" * 4000)
+    with pytest.raises(RefusalError, match="it is longer than 65536 characters"):
+        __main__._keys(str(tmp_path / "keys"))  # noqa: SLF001
+
+
 @pytest.mark.parametrize(
     "words", [["user"], ["group"], [], ["user", "list"], ["user", "add", "a", "--nossh"], ["group", "join", "g", "a", "b"]]
 )
@@ -540,7 +546,7 @@ def test_a_complete_command_has_a_function_and_an_incomplete_command_has_none(wo
     assert hasattr(parsed, "run") == (len(words) > 1)
 
 
-def test_a_person_without_sudo_is_refused(monkeypatch, capsys):
+def test_a_person_who_cannot_use_sudo_without_a_password_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(__main__.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(__main__.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
     monkeypatch.setattr(home, "caller", lambda: "alice")
@@ -548,7 +554,7 @@ def test_a_person_without_sudo_is_refused(monkeypatch, capsys):
     assert capsys.readouterr().err == "cluster: only root may manage users, and alice cannot use sudo without a password\n"
 
 
-def test_a_person_with_sudo_need_not_type_sudo(monkeypatch):
+def test_a_person_whose_sudo_needs_no_password_need_not_type_sudo(monkeypatch):
     started: list[Any] = []
     monkeypatch.setattr(__main__.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(__main__.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0))
@@ -653,7 +659,7 @@ def test_a_node_gets_the_users_after_its_first_boot_and_before_its_first_job(arc
     assert steps == sorted(steps)
 
 
-def test_programs_that_are_sent_to_machines_use_nothing_newer_than_python_3_6():
+def test_programs_that_are_sent_to_machines_use_no_syntax_newer_than_python_3_6():
     found = sorted((ROOT / "scheduler").rglob("*.py"))
     assert found
     for path in found:
