@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tools.stack_commands import PROJECT, RefusedError, ended
-from tools.unlock import unlock
+from tools.unlock import locks, unlock
 
 
 def restored(backend: str, stack: str) -> list[str]:
@@ -43,10 +43,8 @@ def restored(backend: str, stack: str) -> list[str]:
 
 def unlocked(backend: str, stack: str) -> list[str]:
     """Remove locks of engines that have exited; return a sentence if there were any."""
-    if not any(_folder(backend).glob(f".pulumi/locks/organization/{PROJECT}/{stack}/*.json")):
-        return []
     try:
-        return [unlock(backend, stack)]
+        return [unlock(backend, stack)] if locks(backend, stack) else []
     except RefusedError:
         return []  # the engine itself reports who holds the lock, and reading is still possible
 

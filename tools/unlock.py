@@ -63,7 +63,7 @@ def dead(lock: dict[str, Any]) -> str:
         raise RefusedError(
             f"the lock belongs to {who}; without /proc nobody can tell whether it runs: look, then type `pulumi cancel`"
         )
-    if _is_engine(str(int(lock["pid"]))):
+    if _is_engine(str(lock["pid"])):
         raise RefusedError(f"an update is at work: {who}; end the update with Ctrl-C, and the update lifts its lock")
     return f"the lock is lifted, because its owner is gone: {who}"
 

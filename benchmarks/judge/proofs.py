@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge.checks import PASS, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.measurement import is_number
+from benchmarks.launch.lines import NOT_MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,19 +42,14 @@ def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
     if slow or reached + untried < rails:
         return check("proofs", slow or (f"{rails - reached - untried} of {rails} rails were not reached",))
     failed = tuple(_failed(worst))[:_NAMED]
-    if failed:
-        return Check("proofs", UNKNOWN, failed)
-    return _measured(worst, (rails, measured, untried), asked, scale)
+    if failed or untried:
+        skipped = Check("proofs", SKIPPED, (f"{untried} of {rails} rails could not be tried", *_examples(worst)))
+        return Check("proofs", UNKNOWN, failed) if failed else skipped
+    return _measured(worst, rails, measured, asked, scale)
 
 
-def _measured(worst: list[dict[str, Any]], counts: tuple[int, int, int], asked: Asked, scale: int) -> Check:
-    """Return the check for the case that no rail is slow or not reached, and ib_write_bw failed on none.
-
-    `counts` are the numbers of rails, of measured rails, and of rails that could not be tried.
-    """
-    rails, measured, untried = counts
-    if untried:
-        return Check("proofs", SKIPPED, (f"{untried} of {rails} rails could not be tried", *_examples(worst)))
+def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Asked, scale: int) -> Check:
+    """Return the check for the case that all rails were reached, none is slow, and ib_write_bw failed on none."""
     unmeasured = [one for one in worst if not is_number(one.get("gbit_s"))]
     if measured < rails or unmeasured:
         # The reason is usually the same for all rails, so one rail is named as an example.
@@ -87,7 +83,7 @@ def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[st
 def _failed(worst: list[dict[str, Any]]) -> Iterator[str]:
     for one in worst:
         without = not is_number(one.get("gbit_s")) and one.get("untried") is not True
-        if without and "not measured: " not in str(one.get("why")):
+        if without and NOT_MEASURED not in str(one.get("why")):
             yield f"{_way(one)}: {one.get('why')}"
 
 

@@ -111,10 +111,7 @@ def switches_reduced(moved: Any, asked: Asked) -> bool:
         for by_switches in (True, False)
     )
     read = [[_number(_mapping(by).get(rail)) for rail in _rails(asked)] for by in _mapping(counts.get("tx_bytes")).values()]
-    known = [[value for value in values if value is not None] for values in read]
-    sent = [
-        sum(some) for some, values in zip(known, read, strict=True) if len(some) == len(values)
-    ]  # an absent one is not zero
+    sent = [sum(value or 0 for value in values) for values in read if None not in values]  # an absent counter is not zero
     return bool(sent) and median(sent) < (halved + whole) / 2
 
 

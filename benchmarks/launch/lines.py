@@ -146,6 +146,10 @@ class Transport(NamedTuple):
     counted_ports: Optional[int] = None
 
 
+#: Begins the reason why ib_write_bw was not run on a rail; without it, the reason says how ib_write_bw failed.
+NOT_MEASURED = "not measured: "
+
+
 class RailLine(NamedTuple):
     """One rail from a node to the next one in the ring, tried by itself.
 

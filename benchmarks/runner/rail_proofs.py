@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from benchmarks.launch.lines import ProofsLine, RailLine
+from benchmarks.launch.lines import NOT_MEASURED, ProofsLine, RailLine
 from benchmarks.launch.protocol import Node, Proofs
 from benchmarks.runner import fanout, jobs, perftest, rail_try, reachability
 
@@ -19,8 +19,6 @@ from benchmarks.runner import fanout, jobs, perftest, rail_try, reachability
 #: for the whole test.
 _EACH_S, _FIRST_S = 60, 30
 _WORST = 16
-#: Begins the reason of a rail on which ib_write_bw was not run; benchmarks.judge.proofs knows it, too.
-_NOT_MEASURED = "not measured: "
 _SENTENCE = 300
 
 
@@ -181,7 +179,7 @@ def _judged(line: RailLine, plan: Dict[str, Any], answer: Dict[str, str]) -> Rai
         except ValueError as error:
             whys.append(f"ib_write_bw: {error}")
     else:
-        whys.append(f"{_NOT_MEASURED}{plan['unmeasured']}")
+        whys.append(f"{NOT_MEASURED}{plan['unmeasured']}")
     why = "; ".join(whys)[:_SENTENCE] or None
     return line._replace(reached=reached, gbit_s=gbit_s, why=why, untried=plan["untried"] or None)
 
@@ -198,20 +196,26 @@ def _printed(line: RailLine, answer: Dict[str, str]) -> str:
 
 def _line(found: List[RailLine], seconds: float) -> ProofsLine:
     """Return the line about all rails. It names the worst: those with faults, then the slowest and some without a number."""
-    measured = sorted(
-        (one for one in found if one.gbit_s is not None), key=lambda one: (one.gbit_s or 0) / (one.line_gbit_s or 1)
-    )
-    lost = [one for one in found if one.reached is None and not one.untried]
-    others = [one for one in found if one.gbit_s is None and one not in lost]
-    failed = [one for one in others if not one.untried and _NOT_MEASURED not in (one.why or "")]
-    without = [one for one in others if one not in failed]
-    slowest = [one for one in measured if one not in lost]
+    lost: List[RailLine] = []
+    failed: List[RailLine] = []
+    measured: List[RailLine] = []
+    without: List[RailLine] = []
+    for one in found:
+        if one.reached is None and not one.untried:
+            lost.append(one)
+        elif one.gbit_s is not None:
+            measured.append(one)
+        elif one.untried or NOT_MEASURED in (one.why or ""):
+            without.append(one)
+        else:
+            failed.append(one)
+    measured.sort(key=lambda one: (one.gbit_s or 0) / (one.line_gbit_s or 1))
     half = _WORST // 2
     return ProofsLine(
         rails=len(found),
         reached=sum(one.reached is not None for one in found),
         measured=sum(one.gbit_s is not None for one in found),
-        worst=[*lost, *failed, *slowest[:half], *without[:half], *slowest[half:], *without[half:]][:_WORST],
+        worst=[*lost, *failed, *measured[:half], *without[:half], *measured[half:], *without[half:]][:_WORST],
         seconds=round(seconds, 2),
         untried=sum(bool(one.untried) for one in found) or None,
     )

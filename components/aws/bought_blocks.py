@@ -7,13 +7,12 @@ tag with its offering, and before a purchase the program asks the account for bl
 
 from __future__ import annotations
 
-from typing import Any
-
 import pulumi
-from pulumi_aws import _utilities, ec2, resourcegroupstaggingapi
+from pulumi_aws import ec2, resourcegroupstaggingapi
 
 from catalogue.aws.permissions import LOOKUPS
 from components.aws.account_lookups import is_missing
+from components.aws.tagged_machines import asked
 from components.left_behind import looked_for
 from components.report_findings import look_up_or_refuse
 
@@ -60,22 +59,16 @@ async def _bought(offering: str) -> list[str]:
     """Return the ids of the blocks of an offering that hold capacity or will hold it; the account also lists past blocks."""
     tags = [{"key": OFFERING_TAG, "values": [offering]}]
     given = {"tagFilters": tags, "resourceTypeFilters": ["ec2:capacity-reservation"]}
-    listed = await _asked(_TAGGED, given, resourcegroupstaggingapi.GetResourcesResult)
+    listed = await asked(_TAGGED, given, resourcegroupstaggingapi.GetResourcesResult)
     ids = sorted(one.resource_arn.rpartition("/")[2] for one in listed.resource_tag_mapping_lists)
     return [one for one in ids if await _holds(one)]
 
 
 async def _holds(block: str) -> bool:
     try:
-        found = await _asked(_BLOCK, {"id": block}, ec2.GetCapacityBlockReservationResult)
+        found = await asked(_BLOCK, {"id": block}, ec2.GetCapacityBlockReservationResult)
     except Exception as error:
         if is_missing(error):
             return False
         raise
     return found.state not in _OVER
-
-
-async def _asked(token: str, given: dict[str, Any], result: type) -> Any:
-    # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
-    # an output.
-    return await pulumi.runtime.invoke_async(f"aws:{token}", given, _utilities.get_invoke_opts_defaults(), result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 from pulumi_aws import _utilities, ec2
@@ -20,13 +21,14 @@ async def tagged(tags: Mapping[str, str], kind: str | None = None) -> list[LeftB
     filters = [{"name": f"tag:{tag}", "values": [value]} for tag, value in tags.items()]
     if kind is not None:
         filters.append({"name": "instance-type", "values": [kind]})
-    # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
-    # an output.
-    found = await pulumi.runtime.invoke_async(
-        "aws:ec2/getInstances:getInstances",
-        {"filters": filters, "instanceStateNames": list(ALIVE)},
-        _utilities.get_invoke_opts_defaults(),
-        ec2.GetInstancesResult,
-    )
+    given = {"filters": filters, "instanceStateNames": list(ALIVE)}
+    found = await asked("ec2/getInstances:getInstances", given, ec2.GetInstancesResult)
     ids = zip(found.ids, found.private_ips, strict=False) if found else ()
     return [LeftBehind(name, f"{name} ({address})") for name, address in ids]
+
+
+async def asked(function: str, given: Mapping[str, Any], result: type) -> Any:
+    """Call a function of the SDK, such as `ec2/getInstances:getInstances`, with `given`; return its `result`."""
+    # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
+    # an output.
+    return await pulumi.runtime.invoke_async(f"aws:{function}", given, _utilities.get_invoke_opts_defaults(), result)

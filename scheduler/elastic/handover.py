@@ -88,7 +88,7 @@ def keep(place: Place, me: str, version: Callable[[], str], local: str) -> str:
         # This file comes first: whatever fails below, this controller neither starts nor terminates a machine any more.
         _write(os.path.join(local, _GIVEN), owner)
         node_setup.run("systemctl", "disable", "--now", "slurmctld.service")
-        if _about(place.copy).get("by", me) == me:
+        if _has_own(place, me):
             _pack(place, {"by": me, "slurm": version(), "last": True})
         _write(os.path.join(local, _LAST), owner)
         return "another controller has taken over, so slurmctld was stopped; no machine is started or terminated from here"
@@ -224,9 +224,15 @@ def _raise_unless_damaged(error: OSError) -> None:
         raise error
 
 
-def _pack(place: Place, about: Dict[str, Any]) -> None:
-    """Replace the copy, unless another controller has taken over meanwhile and this is not the last copy.
+def _has_own(place: Place, me: str) -> bool:
+    """Tell whether the copy is the controller's own, or there is none that can be read."""
+    return bool(_about(place.copy).get("by", me) == me)
 
+
+def _pack(place: Place, about: Dict[str, Any]) -> None:
+    """Replace the copy, unless another controller has taken over meanwhile.
+
+    A last copy, which the other controller waits for, is given up only if that controller has written a copy of its own.
     The list of jobs is read first and the other files are listed after that, so the copy has the script of each job that waits.
     """
     part = f"{place.copy}.{hashlib.sha256(about['by'].encode()).hexdigest()[:16]}"
@@ -244,10 +250,7 @@ def _pack(place: Place, about: Dict[str, Any]) -> None:
                         _add_file(packed, place.state, name)
         target.flush()
         os.fsync(target.fileno())
-    mine = _read(place.owner) == about["by"]
-    if about["last"]:  # too late if the successor has written a copy of its own since
-        mine = _about(place.copy).get("by", about["by"]) == about["by"]
-    if mine:
+    if _has_own(place, about["by"]) if about["last"] else _read(place.owner) == about["by"]:
         os.rename(part, place.copy)
     else:
         os.unlink(part)
@@ -270,19 +273,12 @@ def _add(packed: tarfile.TarFile, name: str, body: bytes) -> None:
 
 def _unpack(path: str, state: str) -> None:
     """Write the copy's files for user slurm. The list of jobs gets its name last: without it, `take` unpacks again."""
-    for _ in _packed(path):
-        pass  # a damaged copy is refused before any file is written
+    files = list(_packed(path))  # a damaged copy is refused before any file is written
     _folder(state)
-    jobs = None
-    for name, body in _packed(path):
-        if name == _JOBS:
-            jobs = body
-            continue
+    for name, body in sorted(files, key=lambda one: one[0] == _JOBS):
         wanted = os.path.join(state, name)
         _folder(os.path.dirname(wanted), state)
         node_setup.put(wanted, body, 0o600, "slurm")
-    if jobs is not None:  # slurmctld may never have written a list
-        node_setup.put(os.path.join(state, _JOBS), jobs, 0o600, "slurm")
 
 
 def _packed(path: str) -> Iterator[Tuple[str, bytes]]:

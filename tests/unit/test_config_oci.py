@@ -368,8 +368,8 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (storage(home={"mount": "/"}), "oci.storage.home.mount is /; it must be an absolute path"),
         (storage(home={"mount": "/usr"}), "oci.storage.home.mount is /usr; it must be an absolute path"),
         *(
-            (storage(home={"mount": taken}), f"oci.storage.home.mount is {taken}; it must be an absolute path")
-            for taken in ("/etc/shared", "/usr/bin", "/usr/local", "/usr/share/data", "/var/lib", "/root/.ssh")
+            (storage(home={"mount": f"/{taken}"}), f"oci.storage.home.mount is /{taken}; it must be an absolute path")
+            for taken in ("etc/shared", "usr/bin", "usr/local", "usr/share/data", "var/lib", "root/.ssh")
         ),
         (storage(home={"mount": "/fss/../etc"}), "oci.storage.home.mount is /fss/../etc; it must be"),
         (storage(home={"mount": "/my files"}), "oci.storage.home.mount is /my files; it must be"),
