@@ -96,7 +96,7 @@ class Kind(kinds.Kind):
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
-        # The base class yields only what `missing` returns, and this class overrides `missing` to return AWS's Problem.
+        # The cast is right: kinds.Kind.problems yields only what `missing` returns, and `missing` below returns AWS's Problem.
         yield from cast("Iterator[Problem]", super().problems(asked))
         zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
         if zone is not None and zone not in zones(region):

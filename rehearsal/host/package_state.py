@@ -1,7 +1,7 @@
-"""dpkg's database on a vendor's Ubuntu image: installed packages, and packages that are only named by an installed one.
+"""dpkg's database and apt's files on a vendor's Ubuntu image.
 
-Source: `dpkg -l` of Ubuntu 22.04 on EC2. Its rows marked `un` are packages that are not installed, but that an installed
-package provides, recommends or conflicts with.
+The database has the packages that are installed. dpkg also lists packages that are not installed but that an installed package
+names, for example under Provides, Recommends or Conflicts (`dpkg -l` with a pattern; its column of states says `un`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from rehearsal.image import signing_keys
 from rehearsal.image.apt_repositories import ARCHIVE, SUITES
 
-#: Settings that disable what apt cannot use on a rehearsed host: another user, a terminal, SRV records, and translations.
+#: apt's settings on a rehearsed host: it stays root, opens no pseudo-terminal, and asks for no SRV records or translations.
 _APT = """APT::Sandbox::User "root";
 Dpkg::Use-Pty "false";
 Acquire::EnableSrvRecords "false";

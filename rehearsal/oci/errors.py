@@ -6,7 +6,7 @@ from rehearsal.plugin import errors
 
 
 class Problem(errors.Problem):
-    """A reason to refuse, in the vendor's wording."""
+    """A reason to refuse. The wording is the vendor's where it is known."""
 
     def sentence(self) -> str:
         """Return the refusal as a preview shows it: the vendor's status, code and message."""

@@ -85,6 +85,6 @@ class Lustre(Served):
 def _growth(before: int, after: int) -> Iterator[Problem]:
     if after < before:
         yield Problem("capacityInGbs", f"capacityInGbs is {before} and cannot become {after}: a file system cannot shrink.")
-    step = _LARGE_STEP_GB if before >= _LARGE_GB else _STEP_GB
-    if after > before and (after - before) % step:
-        yield Problem("capacityInGbs", f"capacityInGbs is {before} and grows only in steps of {step}, not to {after}.")
+    if after > max(before, _LARGE_GB) and (after - max(before, _LARGE_GB)) % _LARGE_STEP_GB:
+        large = f"above {_LARGE_GB} it grows only in steps of {_LARGE_STEP_GB}"
+        yield Problem("capacityInGbs", f"capacityInGbs is {before} and cannot become {after}: {large}.")

@@ -1,4 +1,4 @@
-"""The region, availability domains, tenancy, compartments and services network."""
+"""The rehearsed OCI's region, availability and fault domains, tenancy, compartments and services network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the file system of the home folders before anything is read from it or written to it."""
+"""Checks that the home folders' file system answers and is mounted, before the controller reads or writes there."""
 
 import os
 import signal
@@ -25,17 +25,23 @@ def is_mounted(home: str) -> bool:
 def refuse_unmounted(home: str, mounted: bool, content: str = "the homes are") -> None:
     """Refuse if the folder `home` must be mounted and is not: files would go to the empty mount point instead.
 
-    The message says "... is not mounted, but {content} in it".
+    `content` is a subject and its verb, such as "the homes are". The message says "... but {content} on its file system".
 
     Raises:
         RefusalError: the folder is not mounted, or its file system does not answer.
     """
     if mounted and not is_mounted(home):
-        raise RefusalError(f"{home} is not mounted, but {content} in it; mount it first")
+        raise RefusalError(f"{home} is not mounted or cannot be read, but {content} on its file system; mount it first")
 
 
 def _refuse_silent(home: str) -> None:
-    """Let another process ask the file system, because a process that waits for a file server cannot give up."""
+    """Refuse if the file system does not answer in time.
+
+    A child asks it, because a process that waits for a file server cannot give up.
+
+    Raises:
+        RefusalError: it does not answer.
+    """
     child = os.fork()
     if not child:
         try:
@@ -46,6 +52,7 @@ def _refuse_silent(home: str) -> None:
     end = time.monotonic() + _ANSWERS_S
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > end:
-            os.kill(child, signal.SIGKILL)  # nobody waits for its end: a child that waits for some file servers ignores signals
+            # Do not wait until the child ends: while it waits for some file servers, it ignores even SIGKILL.
+            os.kill(child, signal.SIGKILL)
             raise RefusalError(f"the file system at {home} has not answered for {_ANSWERS_S} s; repair it first")
         time.sleep(_POLL_S)

@@ -250,8 +250,9 @@ def test_no_users_are_restored_from_a_copy_that_users_without_root_could_have_wr
 
 def test_nothing_is_written_below_the_mount_point_of_homes_that_are_not_mounted(facts):
     seen = facts["homes_that_are_not_mounted"]
-    assert seen["command"] == "cluster: /home is not mounted, but the homes are in it; mount it first"
-    assert seen["set_up"] == "/home is not mounted, but the copy of Slurm's jobs is in it; mount it first"
+    why = "/home is not mounted or cannot be read, but {} on its file system; mount it first"
+    assert seen["command"] == f"cluster: {why.format('the homes are')}"
+    assert seen["set_up"] == why.format("the copy of Slurm's jobs is")
     assert not {"eve", ".busbar-slurm", ".busbar-users"} & set(seen["left"].split())
 
 

@@ -70,7 +70,7 @@ def test_an_exporter_that_exits_at_once_is_reported_with_the_path_of_its_log(tmp
     monkeypatch.setattr(remote_scripts, "read", lambda _: remote_scripts.Program(program))
     found = called(tmp_path, "raise SystemExit('no')", port=free_port())
     assert found.returncode == 1
-    assert "the exporter does not answer at http://127.0.0.1:" in found.stderr
+    assert "/metrics did not answer with success within 1 s: " in found.stderr
     assert f"see {tmp_path}/.busbar/exporter/log in the pod" in found.stderr
     assert (tmp_path / ".busbar/exporter/log").read_text() == "no\n"
 

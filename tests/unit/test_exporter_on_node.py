@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import sys
@@ -166,6 +167,7 @@ class Answering:
     def __init__(self, refusals: int) -> None:
         self.refusals, self.now, self.tried = refusals, 1000.0, []
         self.handlers: list[Any] = []
+        self.error: type[Exception] = OSError
 
     def build_opener(self, handler: Any) -> Answering:
         self.handlers.append(handler)
@@ -174,7 +176,7 @@ class Answering:
     def open(self, address: str, timeout: float) -> Any:
         self.tried.append((address, timeout))
         if len(self.tried) <= self.refusals:
-            raise OSError(f"refused {len(self.tried)} times")
+            raise self.error(f"refused {len(self.tried)} times")
         return io.BytesIO(b"text")
 
     def sleep(self, seconds: float) -> None:
@@ -188,7 +190,7 @@ def waiting(patch: pytest.MonkeyPatch, refusals: int) -> Answering:
     found = Answering(refusals)
     patch.setattr(exporter_on_node, "wait_for_answer", WAIT)
     patch.setattr(wait_for_answer.urllib.request, "build_opener", found.build_opener)
-    patch.setattr(wait_for_answer, "time", SimpleNamespace(time=lambda: found.now, sleep=found.sleep))
+    patch.setattr(wait_for_answer, "time", SimpleNamespace(monotonic=lambda: found.now, sleep=found.sleep))
     return found
 
 
@@ -203,9 +205,16 @@ def test_an_exporter_that_does_not_answer_before_the_timeout_is_reported_with_th
     found = waiting(monkeypatch, refusals=1000)
     with pytest.raises(SystemExit) as ended:
         machine.main(capsys)
-    said = f"does not answer at http://10.20.1.11:9879/metrics within 15 s: refused {len(found.tried)} times"
-    assert str(ended.value) == f"the exporter {said}; see journalctl -u busbar-rdma-exporter"
+    said = f"http://10.20.1.11:9879/metrics did not answer with success within 15 s: refused {len(found.tried)} times"
+    assert str(ended.value) == f"{said}; see journalctl -u busbar-rdma-exporter"
     assert 14.5 <= found.now - 1000 <= 15.5
+
+
+def test_an_answer_that_is_not_http_is_tried_again_and_then_reported(machine, capsys, monkeypatch):
+    found = waiting(monkeypatch, refusals=1000)
+    found.error = http.client.BadStatusLine
+    with pytest.raises(SystemExit, match="did not answer with success within 15 s: refused 75 times; see journalctl"):
+        machine.main(capsys)
 
 
 def test_the_saved_rules_are_not_overwritten_when_iptables_save_fails(machine, capsys):

@@ -251,7 +251,7 @@ def test_nothing_is_written_below_a_mount_point_whose_file_system_is_missing(mac
     first = machine("first")
     first.place = first.place._replace(mounted=True)
     for call in (first.keep, first.take, lambda: handover.forget(first.place, "first", str(first.local))):
-        with pytest.raises(RefusalError, match="is not mounted, but the copy of Slurm's jobs is in it"):
+        with pytest.raises(RefusalError, match="the copy of Slurm's jobs is on its file system"):
             call()
     assert not Path(first.place.folder).exists()
 

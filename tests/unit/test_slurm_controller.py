@@ -319,7 +319,7 @@ def test_a_home_file_system_that_was_mounted_at_the_first_installation_must_be_m
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(machine))
     controller.install(document(machine), str(machine / "own.pyz"), calm)
     monkeypatch.setattr(os.path, "ismount", lambda _: False)
-    with pytest.raises(SystemExit, match="is not mounted, but the copy of Slurm's jobs is in it; mount it first"):
+    with pytest.raises(SystemExit, match="but the copy of Slurm's jobs is on its file system; mount it first"):
         controller.install(document(machine), str(machine / "own.pyz"), calm)
 
 

@@ -587,7 +587,8 @@ def test_the_copy_of_the_directory_is_written_even_if_a_command_stops_half_way(t
 
 
 def test_a_command_is_refused_if_the_file_system_of_the_homes_is_not_mounted(tmp_path, monkeypatch):
-    home, why = str(tmp_path), f"{tmp_path} is not mounted, but the homes are in it; mount it first"
+    home = str(tmp_path)
+    why = f"{home} is not mounted or cannot be read, but the homes are on its file system; mount it first"
     assert refusal(home_folder.refuse_unmounted, home, True) == why
     home_folder.refuse_unmounted(home, mounted=False)
     monkeypatch.setattr(home_folder.os.path, "ismount", lambda path: path == home)
