@@ -5,7 +5,6 @@ the program first creates a key pair there. No private key leaves a machine. The
 exits with a message that names every missing node and that node's last answer.
 """
 
-import json
 import os
 import queue
 import shutil
@@ -18,13 +17,12 @@ from typing import Any, Dict, List, Tuple
 
 from components.remote_scripts.node_join import join
 from components.remote_scripts.node_look import Failed, Seen, look
+from components.remote_scripts.ready_line import ready_line
 from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 
 _PAUSE_S = 0.5
 #: How long to wait for the other nodes once a node has failed, so that the message can report the other nodes' state, too.
 _GRACE_S = 20
-#: The JSON line lists at most this many kinds of machine; for each kind it has the names of all nodes.
-_GROUPS = 16
 
 
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
@@ -68,30 +66,7 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
             join(nodes, way, [one.host_key for one in seen], window)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(line(nodes, seen))
-
-
-def line(nodes: List[Node], seen: List[Seen]) -> str:
-    """Return the JSON line: the head node's host key, and nodes grouped by equal facts."""
-    groups = []  # type: List[Dict[str, Any]]
-    for node, one in zip(nodes, seen):
-        same = [group for group in groups if group["facts"] == one.facts]
-        if not same and len(groups) < _GROUPS:
-            groups.append({"facts": one.facts, "nodes": []})
-        if same or groups[-1]["facts"] == one.facts:
-            (same or groups[-1:])[0]["nodes"].append(node["name"])
-    fronts = sorted({one.facts["front"] for one in seen if one.facts})
-    networks = sorted({one.facts["network"] for one in seen if one.facts})
-    found = {
-        "schema": 2,
-        "kind": "ready",
-        "host_key": seen[0].host_key,
-        "count": len(nodes),
-        "groups": groups,
-        "fronts": fronts,
-        "networks": networks,
-    }
-    return json.dumps(found, sort_keys=True)
+    print(ready_line(seen[0].host_key, [node["name"] for node in nodes], [one.facts for one in seen]))
 
 
 class Waiting:

@@ -8,9 +8,10 @@ import os
 import shlex
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import HOME, Kubectl, ended, on_node, pods_of
+from components.remote_scripts.ready_line import ready_line
 
 _WINDOW = 16
 _COPY_S = 120
@@ -159,20 +160,4 @@ def _line(nodes: List[Dict[str, str]], facts: List[Dict[str, Any]], ask: Dict[st
             sys.exit(
                 "the pods are not alike: {} has {}, and {} has {}".format(node["name"], kinds[1], nodes[0]["name"], kinds[0])
             )
-    groups = []  # type: List[Dict[str, Any]]
-    for node, its in zip(nodes, facts):
-        same: Optional[Dict[str, Any]] = next((group for group in groups if group["facts"] == its), None)
-        if same is None:
-            groups.append({"facts": its, "nodes": [node["name"]]})
-        else:
-            same["nodes"].append(node["name"])
-    found = {
-        "schema": 2,
-        "kind": "ready",
-        "host_key": ask["host_key"],
-        "count": len(nodes),
-        "groups": groups[:16],
-        "fronts": sorted({its["front"] for its in facts}),
-        "networks": sorted({its["network"] for its in facts}),
-    }
-    return json.dumps(found, sort_keys=True)
+    return ready_line(ask["host_key"], [node["name"] for node in nodes], facts)

@@ -131,6 +131,7 @@ def test_a_complete_image_is_not_imported_again_but_a_truncated_image_is(head):
     assert len(calls(head, "import")) == 1
     assert len(calls(head, "create")) == 1
     assert second["container"]["sha256"] == first["container"]["sha256"]
+    assert ["the image is already imported" in line["said"] for line in (first, second)] == [False, True]
     Path(first["container"]["file"]).write_text("image, cut o")
     assert built(head, run_id="build3")["container"]["sha256"] != first["container"]["sha256"]
     assert len(calls(head, "import")) == 2

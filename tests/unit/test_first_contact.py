@@ -14,7 +14,8 @@ import pytest
 
 from catalogue.detection import Facts
 from components import remote_scripts
-from components.remote_scripts import first_contact, node_join, node_look, ssh_way
+from components.remote_scripts import node_join, node_look, ssh_way
+from components.remote_scripts.ready_line import ready_line
 
 pytestmark = pytest.mark.programs
 
@@ -287,24 +288,36 @@ def test_a_scanned_host_key_replaces_the_old_key_which_a_failed_scan_does_not_ch
 
 
 def test_the_line_of_512_nodes_stays_below_64_kib_however_different_the_nodes_are():
-    nodes = [
-        machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)
-    ]
-    equal = first_contact.line(nodes, [node_look.Seen(KEY, FACTS)] * 512)
-    different = first_contact.line(nodes, [node_look.Seen(KEY, FACTS | {"os": f"its own {number}"}) for number in range(512)])
+    nodes = [f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org" for number in range(512)]
+    equal = ready_line(KEY, nodes, [FACTS] * 512)
+    different = ready_line(KEY, nodes, [FACTS | {"os": f"its own {number}"} for number in range(512)])
     assert len(equal) < 64 << 10
     assert len(different) < 64 << 10
-    assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
+    assert json.loads(equal)["groups"][0]["nodes"] == nodes
 
 
 def test_nodes_with_equal_facts_are_listed_together_and_at_most_16_different_sets_of_facts_are_listed():
-    nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
-    seen = [node_look.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
-    groups = json.loads(first_contact.line(nodes, seen))["groups"]
+    facts = [FACTS | {"os": f"kind {number % 20}"} for number in range(40)]
+    groups = json.loads(ready_line(KEY, [f"n{number}" for number in range(40)], facts))["groups"]
     assert len(groups) == 16
     assert [(one["facts"]["os"], one["nodes"]) for one in groups] == [
         (f"kind {number}", [f"n{number}", f"n{number + 20}"]) for number in range(16)
     ]
+
+
+def test_the_line_of_first_contact_groups_nodes_by_their_facts():
+    kept = FACTS | {"front": "eth0", "network": "10.0.0.0/16"}
+    assert json.loads(ready_line("key-a", ["a", "b"], [kept, kept | {"front": "eth1"}])) == {
+        "schema": 2,
+        "kind": "ready",
+        "host_key": "key-a",
+        "count": 2,
+        "groups": [{"facts": kept, "nodes": ["a"]}, {"facts": kept | {"front": "eth1"}, "nodes": ["b"]}],
+        "fronts": ["eth0", "eth1"],
+        "networks": ["10.0.0.0/16"],
+    }
+    bare = json.loads(ready_line("key", ["a", "b"], [{}, {}]))
+    assert (bare["fronts"], bare["networks"], bare["groups"]) == ([], [], [{"facts": {}, "nodes": ["a", "b"]}])
 
 
 #: Output of `ip -4 -o address show` on a machine with four interfaces; the default route leaves through bond0.

@@ -202,6 +202,18 @@ def test_the_function_fresh_empties_an_existing_folder(tmp_path):
     assert list((tmp_path / "old").iterdir()) == []
 
 
+def test_a_file_gets_its_name_only_when_its_whole_content_is_on_the_disk(tmp_path, monkeypatch):
+    on_disk: list[tuple[str, list[str]]] = []
+
+    def sync(_: int) -> None:
+        on_disk.append(((tmp_path / "file.new").read_text(), [path.name for path in tmp_path.iterdir()]))
+
+    monkeypatch.setattr(jobs.os, "fsync", sync)
+    jobs.write(str(tmp_path / "file"), "content")
+    assert on_disk == [("content", ["file.new"])]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "content")]
+
+
 def ran(patch: pytest.MonkeyPatch, text: str, *words: str) -> int:
     patch.setattr(sys, "stdin", SimpleNamespace(read=lambda: text))
     return runner.main(list(words))

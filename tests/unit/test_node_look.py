@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.remote_scripts import facts, first_contact, node_join, node_look, ssh_way
+from components.remote_scripts import facts, node_join, node_look, ssh_way
 
 NODE = {"name": "b", "address": "10.0.0.2"}
 PINNED = NODE | {"host_key": "ssh-ed25519 AAAAPinned"}
@@ -176,23 +176,6 @@ def test_a_machine_must_have_the_requested_number_and_model_of_gpus(monkeypatch,
         answers.look(**ask)
     said = f"it has {number} x {model or 'no GPU'}, but shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"
     assert str(refused.value) == f"{said}; name the hosts' shape, or set shape: detect"
-
-
-def test_the_line_of_first_contact_groups_nodes_by_their_facts():
-    nodes = [NODE | {"name": "a"}, NODE]
-    kept = FACTS | {"front": "eth0", "network": "10.0.0.0/16"}
-    seen = [node_look.Seen("key-a", kept), node_look.Seen("key-b", kept | {"front": "eth1"})]
-    assert json.loads(first_contact.line(nodes, seen)) == {
-        "schema": 2,
-        "kind": "ready",
-        "host_key": "key-a",
-        "count": 2,
-        "groups": [{"facts": kept, "nodes": ["a"]}, {"facts": kept | {"front": "eth1"}, "nodes": ["b"]}],
-        "fronts": ["eth0", "eth1"],
-        "networks": ["10.0.0.0/16"],
-    }
-    bare = json.loads(first_contact.line(nodes, [node_look.Seen("key", {})] * 2))
-    assert (bare["fronts"], bare["networks"], bare["groups"]) == ([], [], [{"facts": {}, "nodes": ["a", "b"]}])
 
 
 def test_the_ssh_configuration_trusts_only_known_host_keys_and_offers_only_the_agents_keys(tmp_path):
