@@ -381,7 +381,7 @@ def a_restart_of_the_directory(world: World) -> None:
 
 
 def a_deleted_user(world: World) -> None:
-    alice, first = world.folder / "alice", world.nodes["cpu-st-small-1"]
+    alice = world.folder / "alice"
     number = world.head.login("alice", alice, "sbatch --parsable -o out.%j --wrap='sleep 600'").stdout.strip()
     tell(job=number, with_job=world.head.cluster("user", "delete", "alice").stderr)
     world.head.sh(f"scancel {number}")
@@ -398,8 +398,9 @@ def a_deleted_user(world: World) -> None:
         association=world.head.sh("sacctmgr -n -P list associations user=alice format=user").stdout,
         bobs=world.head.sh("sacctmgr -n -P list associations user=bob format=user,account").stdout,
     )
-    until(lambda: first.sh("id alice").returncode, "the node forgets alice", client.KNOWN_S + 15)
-    tell(login_there=first.login("alice", alice, "id").returncode)
+    for node in world.nodes.values():
+        until(lambda its=node: its.sh("id alice").returncode, f"{node.name} forgets alice", client.KNOWN_S + 15)
+    tell(login_there=[node.login("alice", alice, "id").returncode for node in world.nodes.values()])
     tell(
         purged=world.head.cluster("user", "delete", "bob", "--purge-home").stdout,
         homes=world.head.sh("ls -A /home").stdout.split(),

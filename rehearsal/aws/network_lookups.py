@@ -14,7 +14,7 @@ from rehearsal.aws import addresses
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.groups import EGRESS, INGRESS
 from rehearsal.aws.kinds import GROUP, SUBNET, TABLE, VPC
-from rehearsal.aws.lookup_requests import Answer, needed, passes, refusal
+from rehearsal.aws.lookup_requests import Answer, in_region, needed, passes, refusal
 from rehearsal.aws.places import ACCOUNT
 from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.plugin.store import Database, Record
@@ -32,14 +32,14 @@ _OTHER_TARGETS = (
 )
 
 
-def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a VPC by its id.
 
     Raises:
         ServiceError: no VPC has this id, or the request is invalid.
     """
     database = cloud.store.read()
-    one = _found(args, database, VPC)
+    one = _found(args, database, VPC, region)
     ranges = addresses.vpc_cidrs(database, one)
     blocks = [
         {"associationId": f"vpc-cidr-assoc-{at}", "cidrBlock": cidr, "state": "associated"} for at, cidr in enumerate(ranges)
@@ -60,14 +60,14 @@ def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: 
     }
 
 
-def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a subnet by its id or its tags, with the number of its free addresses.
 
     Raises:
         ServiceError: no subnet matches, more than one subnet matches, or the request is invalid.
     """
     database = cloud.store.read()
-    one = _tagged(args["tags"], database) if args.get("tags") else _found(args, database, SUBNET)
+    one = _tagged(args["tags"], database, region) if args.get("tags") else _found(args, database, SUBNET, region)
     kept = (
         *("arn", "availabilityZone", "availabilityZoneId", "cidrBlock", "mapPublicIpOnLaunch", "vpcId", "enableDns64"),
         *("assignIpv6AddressOnCreation", "ipv6Native", "mapCustomerOwnedIpOnLaunch", "privateDnsHostnameTypeOnLaunch"),
@@ -89,7 +89,7 @@ def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noq
     }
 
 
-def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a route table by the table's id, or by the id of a subnet that is associated with the table.
 
     Raises:
@@ -101,7 +101,7 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
         its = needed(args, "subnetId", "EC2", "DescribeRouteTables")
         name = next((one.inputs["routeTableId"] for one in database.of(JOINED, subnetId=its)), None)
     one = database.find(name, TABLE)
-    if one is None:
+    if one is None or not in_region([one], region):
         message = "query returned no results. Please change your search criteria and try again"
         raise refusal("NoResults", message, "EC2", "DescribeRouteTables")
     joined = [
@@ -120,13 +120,13 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
     }
 
 
-def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a security group by its id.
 
     Raises:
         ServiceError: no security group has this id, or the request is invalid.
     """
-    one = _found(args, cloud.store.read(), GROUP)
+    one = _found(args, cloud.store.read(), GROUP, region)
     return {
         "id": one.id,
         "name": one.computed["name"],
@@ -137,41 +137,41 @@ def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa
     }
 
 
-def group_rules(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def group_rules(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return the ids of the security-group rules that match the filters.
 
     Raises:
         ServiceError: the request is invalid.
     """
-    rules = _rules(cloud.store.read())
+    rules = _rules(cloud.store.read(), region)
     facts = {name: {"group-id": rule["securityGroupId"], "security-group-rule-id": name} for name, rule in rules.items()}
     return {"ids": [name for name, its in facts.items() if passes(args, its)], "tags": {}}
 
 
-def group_rule(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
+def group_rule(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a rule of a security group by the rule's id.
 
     Raises:
         ServiceError: no rule has this id, or the request is invalid.
     """
     name = needed(args, "securityGroupRuleId", "EC2", "DescribeSecurityGroupRules")
-    found = _rules(cloud.store.read()).get(name)
+    found = _rules(cloud.store.read(), region).get(name)
     if found is None:
         raise refusal("NotFound", "no matching Security Group Rule found", "EC2", "DescribeSecurityGroupRules")
     return found
 
 
-def _found(args: Mapping[str, Any], database: Database, token: str) -> Record:
+def _found(args: Mapping[str, Any], database: Database, token: str, region: str) -> Record:
     noun, operation = _LISTED[token]
     one = database.find(needed(args, "id", "EC2", operation), token)
-    if one is None:
+    if one is None or not in_region([one], region):
         raise refusal("NotFound", f"no matching {noun} found", "EC2", operation)
     return one
 
 
-def _tagged(tags: Mapping[str, str], database: Database) -> Record:
+def _tagged(tags: Mapping[str, str], database: Database, region: str) -> Record:
     noun, operation = _LISTED[SUBNET]
-    found = [one for one in database.of(SUBNET) if tags.items() <= (one.inputs.get("tags") or {}).items()]
+    found = [one for one in in_region(database.of(SUBNET), region) if tags.items() <= (one.inputs.get("tags") or {}).items()]
     if len(found) > 1:
         message = f"multiple {noun}s matched; use additional constraints to reduce matches to a single {noun}"
         raise refusal("TooManyResults", message, "EC2", operation)
@@ -191,13 +191,13 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
         yield {"cidrBlock": cidr, **dict.fromkeys(_OTHER_TARGETS, ""), **{key: one.get(key) or "" for key in _TARGETS}}
 
 
-def _rules(database: Database) -> dict[str, Answer]:
-    """Return all rules of all groups by id. A rule that is only a property of a group has no id, so an id is computed."""
+def _rules(database: Database, region: str) -> dict[str, Answer]:
+    """Return all rules of a region's groups by id. A rule that is only a property of a group has a computed id."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
-        for one in database.of(token):
+        for one in in_region(database.of(token), region):
             rules[one.id] = _rule(one.id, one.inputs["securityGroupId"], direction, one.inputs)
-        for owner in database.of(GROUP):
+        for owner in in_region(database.of(GROUP), region):
             for at, given in enumerate(owner.inputs.get(direction) or []):
                 peers = [{"cidrIpv4": cidr} for cidr in given.get("cidrBlocks") or []]
                 peers += [{"referencedSecurityGroupId": name} for name in given.get("securityGroups") or []]

@@ -163,6 +163,6 @@ _AT: dict[str, dict[str, Package]] = {
 
 
 def served_at(address: str, release: str) -> dict[str, Package] | None:
-    """Return the packages at a base URL for a release, or None if no repository is there."""
-    place = address.rsplit("://", maxsplit=1)[-1].rstrip("/")
-    return next((table for where, table in _AT.items() if place.startswith(where.format(release=release))), None)
+    """Return the packages at a base URL, or below it, for a release; None if no repository is there."""
+    place = address.rsplit("://", maxsplit=1)[-1].rstrip("/") + "/"
+    return next((table for where, table in _AT.items() if place.startswith(where.format(release=release) + "/")), None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
 
 import pytest
@@ -100,6 +102,22 @@ def test_two_stacks_on_the_same_machines_share_the_build_but_each_stack_makes_it
     assert run_ids("a") == run_ids("a")
     (build, first), (same, second) = run_ids("a"), run_ids("b")
     assert (build == same, first == second) == (True, False)
+
+
+def test_the_number_of_a_measurement_is_random_and_the_command_fails_if_no_number_can_be_read(hosts, tmp_path):
+    (made,) = [inputs for _, name, inputs in hosts().resources if name == "acceptance-measure-nonce"]
+
+    def run(path: str) -> subprocess.CompletedProcess[str]:
+        shell = ["/bin/sh", "-c", made["create"]]
+        return subprocess.run(shell, env={"PATH": path}, capture_output=True, text=True, check=False, timeout=60)
+
+    first, second = run("/usr/bin:/bin"), run("/usr/bin:/bin")
+    assert re.fullmatch("[0-9a-f]{32}", first.stdout)
+    assert re.fullmatch("[0-9a-f]{32}", second.stdout)
+    assert first.stdout != second.stdout
+    (tmp_path / "od").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "od").chmod(0o755)
+    assert run(f"{tmp_path}:/usr/bin:/bin").returncode != 0
 
 
 def test_the_facts_of_the_machines_decide_how_ranks_start(hosts):

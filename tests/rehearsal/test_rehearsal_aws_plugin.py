@@ -105,6 +105,27 @@ def test_lookups_find_the_created_resources(furnished: Stack) -> None:
     assert json.loads(odcr["properties"])["TotalInstanceCount"] == 2
 
 
+def test_lookups_in_another_region_find_nothing(furnished: Stack) -> None:
+    there = {"region": "eu-west-1"}
+    assert asked(furnished, "getEips")["allocationIds"]
+    assert asked(furnished, "getEips", **there)["allocationIds"] == []
+    assert asked(furnished, "getInstances", filters=[], **there)["ids"] == []
+    assert asked(furnished, "getSecurityGroupRules", **there)["ids"] == []
+    for name in ("getVpc", "getSubnet", "getSecurityGroup", "getSecurityGroupRule"):
+        with pytest.raises(ServiceError, match=r"no matching .* found"):
+            asked(furnished, name, **there)
+    with pytest.raises(ServiceError, match="query returned no results"):
+        asked(furnished, "getRouteTable", **there)
+
+
+def test_an_instance_that_is_being_terminated_is_shutting_down_and_not_running(furnished: Stack) -> None:
+    ident = furnished.ids["instance"]
+    with furnished.cloud.store.change() as database:
+        database.records[ident].private["ending"] = True
+    assert ident not in asked(furnished, "getInstances", filters=[])["ids"]
+    assert asked(furnished, "getInstances", filters=[], instanceStateNames=["shutting-down"])["ids"] == [ident]
+
+
 def test_the_rehearsed_look_ups_return_an_existing_networks_routes_and_free_addresses_and_rules(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules()
     ids = stack.ids

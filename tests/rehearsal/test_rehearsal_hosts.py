@@ -87,7 +87,7 @@ def test_the_login_user_who_comes_through_the_bastion_resolves_names_by_the_sear
     assert stage.ssh(PUBLIC, "getent hosts gpu0.private.vcn.oraclevcn.com").stdout.startswith("10.0.1.61")
 
 
-def test_a_host_sees_nothing_of_the_machine_that_it_runs_on(stage):
+def test_a_host_sees_no_folder_of_the_machine_that_it_runs_on_and_cannot_change_the_machines_kernel(stage):
     of_the_machine = {one.name for one in Path("/").iterdir()} - set(STANDARD.split())
     assert not of_the_machine & set(stage.inside("gpu0", "ls -A /").stdout.split())
     assert stage.inside("gpu0", "ls -A /root /opt /mnt; ls /etc/apt /usr/local/bin").stdout.split()[-1] == "/usr/local/bin:"

@@ -431,6 +431,18 @@ def test_a_rail_that_dies_in_the_middle_of_a_run_ends_the_run_and_is_named(two_h
 
 @pytest.mark.rehearsal
 @needs_build_tools
+def test_a_variable_sets_how_long_a_rank_waits_for_the_other_ranks_of_its_host(two_hosts: Bench, with_mpi: Path) -> None:
+    two_hosts.rail_rate(1, 1, RAIL_BITS_PER_S // 100)
+    try:
+        done = two_hosts.perf(with_mpi, "-b", "8M", "-e", "8M", "-n", "1", env={"BUSBAR_RING_EXCHANGE_S": "2"})
+    finally:
+        two_hosts.rail_rate(1, 1, RAIL_BITS_PER_S)
+    assert done.returncode != 0
+    assert "a rank of this host did not answer within 2 s" in done.stdout, done.stdout
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
 @pytest.mark.parametrize(
     ("selection", "says"),
     [

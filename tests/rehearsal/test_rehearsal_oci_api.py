@@ -426,6 +426,13 @@ def test_lists_come_in_pages(account: Account) -> None:
         ({"instancePools": [{"instanceConfigurationId": "ocid1.instanceconfiguration.oc1..x", "size": 2}]}, NOT_FOUND),
         ({"instancePools": [{"instanceConfigurationId": "conf", "size": 0}]}, (400, "InvalidParameter")),
         ({"compartmentId": "ocid1.compartment.oc1..x"}, NOT_FOUND),
+        ({"displayName": 7}, (400, "InvalidParameter")),
+        ({"freeformTags": "busbar"}, (400, "InvalidParameter")),
+        ({"freeformTags": {"busbar": 1}}, (400, "InvalidParameter")),
+        ({"definedTags": {"space": "busbar"}}, (400, "InvalidParameter")),
+        ({"placementConfiguration": {"availabilityDomain": AD, "primarySubnetId": ["x"]}}, (400, "InvalidParameter")),
+        ({"placementConfiguration": {"availabilityDomain": AD, "primaryVnicSubnets": {}}}, (400, "MissingParameter")),
+        ({"instancePools": [{"instanceConfigurationId": "conf", "size": True}]}, (400, "InvalidParameter")),
     ],
 )
 def test_invalid_requests_to_the_service_are_refused_at_once(
@@ -433,6 +440,38 @@ def test_invalid_requests_to_the_service_are_refused_at_once(
 ) -> None:
     assert code(account.launch(2, **change)) == expected
     assert account.get("/clusterNetworks").body == []
+
+
+def test_an_optional_property_that_is_null_counts_as_missing(account: Account) -> None:
+    made = account.launch(1, displayName=None, freeformTags=None, definedTags=None)
+    assert made.status == 202
+    shown = account.network(made.body["id"], "RUNNING")
+    path, pool = f"/clusterNetworks/{shown['id']}", {"id": shown["instancePools"][0]["id"]}
+    for asked in ({"instancePools": None}, {"instancePools": [{**pool, "size": None, "instanceConfigurationId": None}]}):
+        assert account.caller.call("PUT", path, asked).status == 200
+    assert account.network(shown["id"], "RUNNING")["instancePools"] == shown["instancePools"]
+
+
+@pytest.mark.parametrize("change", [{"size": -1}, {"size": "2"}, {"size": True}, {"instanceConfigurationId": 7}])
+def test_a_pools_change_of_the_wrong_type_or_to_a_negative_size_is_refused_and_has_no_effect(
+    account: Account, change: dict[str, Any]
+) -> None:
+    shown = account.launched(1)
+    asked = {"instancePools": [{"id": shown["instancePools"][0]["id"], **change}]}
+    assert code(account.caller.call("PUT", f"/clusterNetworks/{shown['id']}", asked)) == (400, "InvalidParameter")
+    assert account.network(shown["id"], "RUNNING")["instancePools"] == shown["instancePools"]
+
+
+def test_detaching_refuses_text_for_a_boolean_and_takes_the_default_for_null(account: Account, fakes: Fakes) -> None:
+    shown = account.launched(2)
+    path = f"/instancePools/{shown['instancePools'][0]['id']}/actions/detachInstance"
+    body = {"instanceId": account.get(f"/clusterNetworks/{shown['id']}/instances").body[0]["id"]}
+    for wrong in ({"isDecrementSize": "false"}, {"isAutoTerminate": "false"}, {"isAutoTerminate": 0}):
+        assert code(account.caller.call("POST", path, {**body, **wrong})) == (400, "InvalidParameter")
+    assert len(account.get(f"/clusterNetworks/{shown['id']}/instances").body) == 2
+    assert account.caller.call("POST", path, {**body, "isDecrementSize": None, "isAutoTerminate": None}).status == 202
+    assert account.network(shown["id"], "RUNNING")["instancePools"][0]["size"] == 1
+    assert len(fakes.running) == 3, "the detached machine still runs"
 
 
 def test_a_launch_of_more_machines_than_the_limit_is_refused_at_once(account: Account) -> None:

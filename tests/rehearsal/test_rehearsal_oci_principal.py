@@ -183,4 +183,5 @@ def test_a_host_trusts_only_the_certificates_of_the_rehearsed_services(account: 
 def test_the_worlds_authority_and_identities_are_private_and_the_api_runs_on_the_rehearsed_internet(account: Account) -> None:
     assert (account.world.path / "authority").stat().st_mode & 0o077 == 0
     assert (account.world.path / "identities").stat().st_mode & 0o077 == 0
-    assert wires.pids(account.world.netns(network.OPERATOR)), "the service runs on the rehearsed Internet"
+    service = int((account.world.path / "locks" / "service-oci").read_text())
+    assert service in wires.pids(account.world.netns(network.OPERATOR))

@@ -13,7 +13,7 @@ from catalogue.aws import MACHINE_IMAGES
 from cloudinit import aws_steps, steps
 from rehearsal.aws import host_images
 from rehearsal.host import package_state
-from rehearsal.image import internet
+from rehearsal.image import internet, packages
 
 SETUP = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
 KERNEL = host_images.image("ubuntu2204-aws").kernel
@@ -166,3 +166,13 @@ def test_the_script_of_aws_for_lustre_over_efa_is_run_by_bash(image):
     assert subprocess.run(["dash", "-n", program], capture_output=True, check=False).returncode == 2
     assert subprocess.run(["bash", "-n", program], capture_output=True, check=False).returncode == 0
     assert "bash ./setup.sh" in aws_steps.lustre_over_efa("e" * 64).shell
+
+
+@pytest.mark.parametrize("more", ["", "/", "/x86_64"])
+def test_a_repository_has_its_packages_at_its_base_url_and_below(more):
+    assert packages.served_at(f"https://nvidia.github.io/libnvidia-container/stable/rpm{more}", "9") is packages.TOOLKIT
+
+
+def test_a_base_url_that_only_begins_like_that_of_a_repository_has_no_packages():
+    assert packages.served_at("https://nvidia.github.io/libnvidia-container/stable/rpm-old", "9") is None
+    assert packages.served_at("https://dl.fedoraproject.org/pub/epel/90", "9") is None

@@ -1,10 +1,11 @@
-"""The changes that tests of rehearsed stacks read from the engine's output, and the scale of a rehearsal."""
+"""What tests of rehearsed stacks read: changes in the engine's output, a rehearsal's scale, and Slurm's answers."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
+from rehearsed_slurm import until
 
 from rehearsal.entry.existing_hosts import Site
 from rehearsal.world.world import scale_for
@@ -47,3 +48,20 @@ def test_the_scale_grows_if_a_core_has_too_many_ranks(tmp_path):
     hosts = {f"gpu-{number}": f"203.0.113.{10 + number}" for number in range(64)}
     (tmp_path / "site.json").write_text(json.dumps({"shape": "BM.GPU4.8", "image": "ubuntu2204-gpu", "hosts": hosts}))
     assert Site.read(tmp_path / "site.json").scale == scale_for(64 * 8)
+
+
+def test_waiting_for_slurm_repeats_a_command_that_fails_and_never_takes_its_output_for_an_answer(monkeypatch):
+    class Login:
+        """A login node on which the first command fails, as squeue does while slurmctld restarts."""
+
+        calls = 0
+
+        def on_host(self, _: str) -> str:
+            self.calls += 1
+            assert self.calls > 1, "slurm_load_jobs error: Unable to contact slurm controller"
+            return "RUNNING\n" if self.calls == 2 else ""
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    login = Login()
+    assert until(login, "squeue -h -o %T", lambda said: not said.strip(), "the queue is empty") == ""  # type: ignore[arg-type]
+    assert login.calls == 3

@@ -291,8 +291,16 @@ def test_a_home_is_complete_before_the_user_exists(cluster, monkeypatch, tmp_pat
     (tmp_path / "skel/.bashrc").write_text("PS1=x\n")
     (tmp_path / "skel/.link").symlink_to("/etc/shadow")
     monkeypatch.setattr(home, "_SKELETON", str(tmp_path / "skel"))
+    made, add, there = cluster.home / "alice", ldap.add, []
+
+    def adds(entries: Any) -> None:
+        there.extend(sorted(str(path.relative_to(made)) for path in made.rglob("*")))
+        add(entries)
+
+    monkeypatch.setattr(ldap, "add", adds)
     cluster.add("alice", keys=key())
-    made = cluster.home / "alice"
+    assert there == sorted(str(path.relative_to(made)) for path in made.rglob("*"))
+    assert {".bashrc", ".config", ".link", ".ssh/authorized_keys", ".ssh/id_ed25519"} <= set(there)
     assert stat.S_IMODE(made.stat().st_mode) == 0o700
     assert (made / ".bashrc").read_text() == "PS1=x\n"
     assert (made / ".link").is_symlink()

@@ -18,6 +18,5 @@ void group_form(struct group *group, struct job *job, const int *colors);
 void *group_data(const struct group *group, int local);
 const char *group_host_name(const struct group *group, int host);
 
-// A barrier over the group's ranks on this host. If the deadline passes, the job ends. `deadline` is in monotonic seconds;
-// 0 means 300 s from now.
+// A barrier over the group's ranks on this host; see job_local_barrier.
 void group_local_barrier(struct group *group, double deadline, int timeout_s);

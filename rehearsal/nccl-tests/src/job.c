@@ -20,7 +20,6 @@
 #include "fail.h"
 #include "launch.h"
 
-// EXCHANGE_S is longer than any rank takes to fill or check its buffers between two exchanges.
 static const double EXCHANGE_S = 300, CONNECT_S = 20;
 
 // Memory that the ranks of a host share. There are two banks of records, because a rank may still read the records of one
@@ -48,6 +47,13 @@ double job_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+// How long a rank waits for other ranks in a barrier without a deadline, and for another host's records.
+static double exchange_s(void)
+{
+    const char *given = getenv("BUSBAR_RING_EXCHANGE_S");
+    return given && atof(given) > 0 ? atof(given) : EXCHANGE_S;
+}
+
 static void futex_wait(atomic_uint *word, unsigned seen, double seconds)
 {
     struct timespec wait = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
@@ -65,11 +71,11 @@ void job_local_barrier(struct job *job, int number, int count, double deadline, 
         syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
         return;
     }
-    double end = deadline > 0 ? deadline : job_now() + EXCHANGE_S;
+    double limit_s = exchange_s(), end = deadline > 0 ? deadline : job_now() + limit_s;
     while (atomic_load(word) == generation) {
         double left = end - job_now();
         if (left <= 0 && deadline > 0) FAIL_TIMEOUT(timeout_s);
-        if (left <= 0) FAIL(RESULT_NCCL, "a rank of this host did not answer within %.0f s", EXCHANGE_S);
+        if (left <= 0) FAIL(RESULT_NCCL, "a rank of this host did not answer within %.0f s", limit_s);
         futex_wait(word, generation, left < 1 ? left : 1);
     }
 }
@@ -77,7 +83,7 @@ void job_local_barrier(struct job *job, int number, int count, double deadline, 
 static void move(int fd, void *buffer, size_t bytes, int sending)
 {
     char *at = buffer;
-    double end = job_now() + EXCHANGE_S;
+    double limit_s = exchange_s(), end = job_now() + limit_s;
     while (bytes > 0) {
         ssize_t moved = sending ? send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, at, bytes, MSG_DONTWAIT);
         if (moved > 0) {
@@ -90,7 +96,7 @@ static void move(int fd, void *buffer, size_t bytes, int sending)
             FAIL(RESULT_NCCL, "a host left the job: %s", moved ? strerror(errno) : "its connection was closed");
         }
         struct pollfd ready = {.fd = fd, .events = sending ? POLLOUT : POLLIN};
-        if (job_now() > end) FAIL(RESULT_NCCL, "a host did not answer over the front end within %.0f s", EXCHANGE_S);
+        if (job_now() > end) FAIL(RESULT_NCCL, "a host did not answer over the front end within %.0f s", limit_s);
         poll(&ready, 1, 1000);
     }
 }

@@ -35,7 +35,7 @@ void job_allgather(struct job *job, const void *mine, size_t bytes, void *all);
 void job_barrier(struct job *job);
 
 // Wait at the host's barrier `number` until `count` ranks of this host wait there. Ends the job at the deadline (monotonic
-// seconds; 0: after 300 s).
+// seconds; 0: after 300 s or BUSBAR_RING_EXCHANGE_S). `timeout_s` is for the message at the deadline.
 void job_local_barrier(struct job *job, int number, int count, double deadline, int timeout_s);
 
 double job_now(void); // monotonic seconds

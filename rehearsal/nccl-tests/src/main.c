@@ -117,8 +117,8 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
-// Returns the largest share of the timed loops' time that any rank spent waiting for a processor. A waiting rank is ready to
-// run but has no processor, because all hosts are on one machine.
+// Returns the largest share of the timed loops' time, over all ranks, that passed while ranks waited for a processor (see
+// measure.h). All hosts are on one machine, so a rank that is ready to run may have to wait.
 static double waiting(struct job *job, const struct bench *bench)
 {
     double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;

@@ -22,7 +22,7 @@ static bool asks_for_other(const char *name) // whether NCCL_NET names a network
     return wanted && *wanted && strcasecmp(wanted, name) != 0;
 }
 
-// NCCL_NET_PLUGIN: NAME means libnccl-net-NAME.so, `none` means no plugin.
+// NCCL_NET_PLUGIN: NAME means libnccl-net-NAME.so, a name with `.so` is a file, and `none` means no plugin.
 static struct plugin *load(void)
 {
     const char *asked = getenv("NCCL_NET_PLUGIN");

@@ -50,9 +50,9 @@ struct link *rails_link(struct rails *rails, int channel, int host)
     return NULL;
 }
 
-// The rails are spread evenly over the GPUs, as on shapes with both rails and GPUs: rail r is near GPU r * gpus / rails. If
-// there are fewer rails than GPUs, GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless
-// NCCL_TESTS_DEVICE names a rank's GPU.
+// The rails are spread evenly over the GPUs, as on shapes with both rails and GPUs: rail r is near GPU r * gpus / rails, and
+// GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless NCCL_TESTS_DEVICE names a rank's
+// GPU.
 static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
 static int place(const struct offer *offer, const char *hca) // index in the offer; -1: not offered

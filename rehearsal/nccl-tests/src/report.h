@@ -1,5 +1,5 @@
-// The transcript: text on rank 0's standard output in the layout of nccl-tests 2.19.6, and the JSON file.
-// These functions print what they are given; they measure nothing.
+// What rank 0 writes: the transcript on its standard output and the JSON file, both in the layout of nccl-tests 2.19.6, with
+// additions that name the rehearsal. These functions measure nothing.
 #pragma once
 #include <stdint.h>
 
@@ -19,13 +19,13 @@ struct measured {
     const double *rank_iteration_s; // ranks x iterations
 };
 
-// The network that carries the bytes of all groups between hosts.
+// What carries bytes between hosts, summed up over all groups.
 struct transport {
     int hosts;           // number of hosts of the job
     int across;          // number of groups that span hosts
     int over_sockets;    // number of these groups that use the front end
-    int rails;           // number of rails that groups use
-    int missing;         // number of rails that a group leaves out, because a host of the group lacks them
+    int rails;           // number of rails that at least one group uses
+    int missing;         // number of rails that at least one group leaves out, because a host of the group lacks them
     const char *network; // the rails' network, in NCCL's words
 };
 
@@ -48,6 +48,6 @@ void report_line_end(struct report *report);
 // the value of NCCL_TESTS_MIN_BW (-1: not set).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
-// Print the share of the timed loops' time that a rank waited for a processor; `share` is the largest share of any rank.
+// Print `share`, the part of the timed loops' time that passed while ranks waited for a processor.
 void report_waiting(struct report *report, double share);
 void report_finish(struct report *report);
