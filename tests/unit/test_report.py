@@ -248,6 +248,20 @@ def test_the_matrix_outlines_only_the_pairs_that_the_search_blamed():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "group", "slow", "outlined"),
+    [
+        ("group", [6, 7], [(4, 6), (1, 7)], {(4, 6), (1, 7)}),  # slow with other nodes, and fine with each other
+        ("group", [5, 6, 7], [(2, 3)], set()),  # slow only in rings
+        ("between", [1, 2, 3, 4], [(1, 2), (3, 4), (4, 6)], {(1, 2), (3, 4)}),
+    ],
+)
+def test_no_fine_pair_is_outlined_where_several_nodes_are_blamed_together(kind, group, slow, outlined):
+    measured = of_eight(SLOW_NODE | {"kind": kind, "nodes": [f"n{index}" for index in group]})
+    measured["search"]["pairs"] = [[a, b, 0.02 if (a, b) in slow else 0.049] for a, b, _ in SEVERAL]
+    assert pairs.read(measured).blamed == outlined
+
+
 def test_an_unmeasured_pair_has_no_number_while_a_pair_without_a_result_is_red():
     found = pairs.read(of_eight())
     assert (0, 6) not in found.measured
