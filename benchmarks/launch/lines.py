@@ -123,11 +123,11 @@ class Transport(NamedTuple):
     Attributes:
         tx_bytes: bytes sent, by node and device. With many nodes, only some are listed: the nodes that sent the fewest bytes,
             and the nodes with the most uneven traffic across their rails.
-        hcas: RDMA devices that were counted.
+        hcas: names of all RDMA devices that any node has.
         netdevs: on the head node, the network interface of each device.
         said: sentences of NCCL's log with their counts, by subject.
         network: the network that NCCL reports.
-        counted_nodes: number of nodes whose rails were counted.
+        counted_nodes: number of nodes of which at least one rail was counted.
         through_host_memory: nodes where at least one of NCCL's channels used no GPUDirect RDMA. After 8 nodes, the last entry
             is "and N more".
         steps: in a retest, names of the steps between the two readings of the counters.

@@ -36,7 +36,9 @@ class Slowness:
             self._sort(samples)
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
         self._least_gb_s = (self.healthy or 0.0) * (1 - self.drop)
-        self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
+        # `sparse` has the samples from sparse rounds; `lone` has those from rounds of so few pairs that they almost never share
+        # a link.
+        self.sparse: Dict[Pair, List[Sample]] = {}
         self.is_crowded = False
         self.unclear: List[List[Sample]] = []  # slow samples of crowded rounds; their pairs need trials in sparse rounds
         self.company = self._in_company(rounds)
