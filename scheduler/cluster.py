@@ -5,7 +5,7 @@ known. Slurm starts a dynamic node when a job needs the node. Some dynamic nodes
 Slurm does not power them down. Dynamic nodes have names before their machines exist: QUEUE-dy-SET-1 and so on.
 """
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 from scheduler import names
 
@@ -96,7 +96,6 @@ class Queue(NamedTuple):
         default: jobs without --partition run here.
         idle_min: minutes after which an idle dynamic node is terminated, unless the node is always on.
         start_timeout_s: time limit until a dynamic node's slurmd answers.
-        exclusive: each job gets whole nodes.
     """
 
     name: str
@@ -104,17 +103,6 @@ class Queue(NamedTuple):
     default: bool = False
     idle_min: int = 10
     start_timeout_s: int = 1800
-    exclusive: bool = False
-
-
-class Topology(NamedTuple):
-    """The network between nodes: a `tree` of switches, or `block`s of static nodes (Slurm 23.11 or later).
-
-    Slurm combines blocks in units of `block_nodes` nodes (BlockSizes).
-    """
-
-    kind: str
-    block_nodes: int = 0
 
 
 class Cluster(NamedTuple):
@@ -127,7 +115,7 @@ class Cluster(NamedTuple):
         cgroups: whether control groups restrict jobs to their processors and GPUs.
         memory: whether memory is a resource that jobs request, as they request processors. If `cgroups` is set, too, control
             groups limit a job to the memory that it got.
-        topology: None if Slurm ignores the network when it places jobs.
+        topology: whether Slurm places each job on nodes that are near each other in the network.
         scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm. `scheduler.files.scripts` has the first
             script of each folder.
         accounting: whether the controller keeps jobs and users in a database; `scheduler.accounting` has its settings.
@@ -140,7 +128,7 @@ class Cluster(NamedTuple):
     queues: Sequence[Queue]
     cgroups: bool
     memory: bool = False
-    topology: Optional[Topology] = None
+    topology: bool = False
     scripts: bool = False
     accounting: bool = False
     containers: bool = False
@@ -154,11 +142,6 @@ class Cluster(NamedTuple):
     def elastic(self) -> bool:
         """Whether Slurm starts and terminates nodes."""
         return any(one.dynamic for _, one in self.sets)
-
-
-def static_name(queue: str, node_set: str, number: int) -> str:
-    """Return the name of a set's static node; numbers begin at 1."""
-    return f"{queue}-st-{node_set}-{number}"
 
 
 def dynamic_names(queue: str, node_set: str, count: int) -> List[str]:

@@ -76,7 +76,8 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
         "BatchStartTimeout": "180",
     }
     if cluster.topology:
-        found["TopologyPlugin"] = f"topology/{cluster.topology.kind}"
+        # Slurm before 23.11 lacks topology/block, and its blocks do not suit machines that are added and removed.
+        found["TopologyPlugin"] = "topology/tree"
     if cluster.scripts:
         # A node whose prolog fails is drained, and its job goes to other nodes instead of waiting for a person.
         found.update(Prolog=f"{CONF}/prolog.d/*", Epilog=f"{CONF}/epilog.d/*", SchedulerParameters="nohold_on_prolog_fail")
@@ -149,8 +150,6 @@ def _queues(cluster: Cluster) -> List[str]:
     for queue in cluster.queues:
         words = [f"PartitionName={queue.name}", f"Nodes={_members(queue) if several else 'ALL'}"]
         words += [f"Default={'YES' if queue.default else 'NO'}", "MaxTime=INFINITE", "State=UP"]
-        if queue.exclusive:
-            words.append("OverSubscribe=EXCLUSIVE")
         if cluster.elastic:
             dynamic = any(one.dynamic for one in queue.sets)
             words += [f"SuspendTime={queue.idle_min * 60 if dynamic else 'INFINITE'}", f"ResumeTimeout={queue.start_timeout_s}"]

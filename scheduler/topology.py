@@ -1,4 +1,4 @@
-"""Makes topology.conf: which nodes share a switch or a block, so that Slurm places a job's nodes near each other.
+"""Makes topology.conf: which nodes share a switch, so that Slurm places a job's nodes near each other.
 
 A place is where a node is in the network: the cloud's own names, from the widest part of the network to the narrowest (AWS:
 networkNodes of DescribeInstanceTopology; OCI: HPC island, network block, local block).
@@ -8,7 +8,7 @@ import re
 from typing import Dict, List, Tuple
 
 from scheduler import hostlist
-from scheduler.cluster import Cluster, Node, Topology, dynamic_names
+from scheduler.cluster import Cluster, dynamic_names
 
 _ROOT = "cluster"
 
@@ -18,11 +18,7 @@ Leaves = Dict[Tuple[str, ...], List[str]]
 
 def topology_conf(cluster: Cluster) -> str:
     """Return topology.conf without its first line; empty if jobs are not placed by topology."""
-    if cluster.topology is None:
-        return ""
-    if cluster.topology.kind == "tree":
-        return tree(_leaves(cluster))
-    return "\n".join(_blocks(cluster, cluster.topology)) + "\n"
+    return tree(_leaves(cluster)) if cluster.topology else ""
 
 
 def unplaced(queue: str, node_set: str) -> Tuple[str, ...]:
@@ -60,17 +56,3 @@ def tree(leaves: Leaves) -> str:
 def _switch(place: Tuple[str, ...]) -> str:
     # Clouds' names may have dots, slashes and capitals; Slurm would read brackets and commas as lists.
     return "-".join([_ROOT, *(re.sub(r"[^A-Za-z0-9_]+", "_", part) for part in place)])
-
-
-def _blocks(cluster: Cluster, topology: Topology) -> List[str]:
-    """Return the blocks: nodes in one block share the narrowest part of their place. Slurm reads blocks from 23.11 on."""
-    blocks: Dict[str, List[str]] = {}
-    for _, one in cluster.sets:
-        for node in one.static:
-            blocks.setdefault(_block(node), []).append(node.name)
-    named = [f"BlockName={name} Nodes={hostlist.short(nodes)}" for name, nodes in sorted(blocks.items())]
-    return [*named, f"BlockSizes={topology.block_nodes}"]
-
-
-def _block(node: Node) -> str:
-    return _switch(node.place[-1:] or ("unknown",))

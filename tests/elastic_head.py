@@ -23,7 +23,7 @@ from elastic import FakeCloud, KilledError, Steps
 from own_folders import OWN_FOLDERS
 
 from scheduler import programs
-from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue, Topology
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
 from scheduler.elastic import entry, join, reconcile, removed_nodes, settings
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.settings import LaunchSet, Settings
@@ -131,7 +131,7 @@ class Head:
         self.settings = Settings({"gpu/p5": nodes}, {}, {}, {})
         hardware = Hardware(Cores(1, 1, 1), 100, Gpus("h100", 1, "/dev/null"))
         queue = Queue("gpu", [NodeSet("p5", hardware, [], SIZE)], default=True, idle_min=1, start_timeout_s=120)
-        cluster = Cluster("busbar", "head", HEAD, [queue], cgroups=False, topology=Topology("tree"), scripts=True)
+        cluster = Cluster("busbar", "head", HEAD, [queue], cgroups=False, topology=True, scripts=True)
         for name, text in files(cluster).items():
             for long, short in SHORTER.items():
                 text = text.replace(long, short)  # noqa: PLW2901 - one change after the other

@@ -115,6 +115,7 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
             "hcas": list(hcas),
             "nvlink_tx_bytes": None,
             "events": [],
+            "uncounted_ports": [],
             "said": {"networks": {"IB": asked.ranks}, "devices": {}, "channels": {"NET/IB/0": 4}, "gpudirect": {"GDRDMA": 4}},
             "network": "NET/IB",
         },

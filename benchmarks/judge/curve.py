@@ -42,7 +42,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Yield a check for every collective's curve, and a check for the floor of each collective that has one.
 
     Three kinds of collectives have no floor: the gate's collective, collectives without a known bound, and collectives with
-    small messages.
+    small messages. On one rehearsed node, no collective has a floor.
     """
     for name in asked.plan.collectives:
         run = found.runs.get(name)

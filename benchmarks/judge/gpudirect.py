@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 _EFA_WITHOUT = "p3dn."
 
 
-def told(moved: Mapping[str, Any], shape: Shape) -> Told:
-    """Return what NCCL's log reports about its channels between nodes; empty for shapes that need no GPUDirect RDMA.
+def told(moved: Mapping[str, Any], shape: Shape, nccl: str) -> Told:
+    """Return what the log of NCCL, version `nccl`, reports about its channels; empty for shapes that need no GPUDirect RDMA.
 
     Machines with NVLink need GPUDirect RDMA, because a detour through host memory is slow. On most of them a GPU and its HCA
     (or EFA device) are behind one PCIe switch (NVIDIA/nccl issue 465). With EFA's plugin, NCCL logs GPUDirect RDMA in the same
     form as with HCAs (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is slow if its log does not show
-    GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
+    GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0"). Both nodes of a connection log their end of it, and
+    one end may use GPUDirect RDMA while the other does not (NVIDIA/nccl issue 897), so the counts are of ends.
+
+    GPUDirect RDMA needs a kernel module or DMA-BUF (NVIDIA GPU Operator, "GPUDirect RDMA and GPUDirect Storage"). NCCL's use of
+    DMA-BUF depends on its version (NVIDIA/nccl issue 778).
     """
     if shape.rdma is None or shape.nvlink_gbytes_per_s is None:
         return Told()
@@ -41,13 +45,13 @@ def told(moved: Mapping[str, Any], shape: Shape) -> Told:
     if through_host:
         nodes = moved.get("through_host_memory")
         where = f" on {', '.join(map(str, nodes))}" if isinstance(nodes, list) and nodes else ""
-        connections = f"{through_host} of {through_host + direct} connections{where}"
+        ends = f"{through_host} of {through_host + direct} ends of connections{where}"
         module = "efa_nv_peermem" if plugin else "nvidia_peermem"
-        why = f"their bytes went through host memory; is the kernel module {module} loaded on the nodes (lsmod)?"
-        return Told(wrong=(f"NCCL used no GPUDirect RDMA for {connections}: {why}",))
+        why = f"bytes went through host memory; is the kernel module {module} loaded on the nodes (lsmod)"
+        return Told(wrong=(f"NCCL used no GPUDirect RDMA at {ends}: {why}, or can NCCL {nccl} use DMA-BUF instead?",))
     if not direct:
         return Told(missing="NCCL did not log whether it used GPUDirect RDMA")
-    return Told(proof=(f"GPUDirect RDMA on all {direct} connections",))
+    return Told(proof=(f"GPUDirect RDMA at all {direct} ends of connections",))
 
 
 def _count(value: Any) -> int:

@@ -31,14 +31,18 @@ _NAMED = 16
 
 
 def judge(transport: Any) -> Check:
-    """Return the check `ports`: whether ports in the line's `transport` counted more errors than in a healthy run."""
-    events = transport.get("events") if isinstance(transport, dict) else None
-    if not isinstance(events, list):
+    """Return the check `ports`: whether ports in the line's `transport` counted more errors than in a healthy run.
+
+    If no port did, but the counters of some ports could not be read, the check is unknown.
+    """
+    events, uncounted = (transport.get(name) if isinstance(transport, dict) else None for name in ("events", "uncounted_ports"))
+    if not isinstance(events, list) or not isinstance(uncounted, list):
         return Check("ports", UNKNOWN, ("the line has no error counters of RDMA ports",))
-    if transport.get("counted_ports") == 0 and transport.get("hcas"):
-        return Check("ports", UNKNOWN, ("no error counter of any RDMA port could be read",))
-    good = ("no error counter of an RDMA port grew more than in a healthy run",)
-    return check("ports", list(_grown(events))[:_NAMED], good=good)
+    grown = list(_grown(events))[:_NAMED]
+    if uncounted and not grown:
+        unread = ", ".join(map(str, uncounted))
+        return Check("ports", UNKNOWN, (f"no error counter could be read both before and after the run of {unread}",))
+    return check("ports", grown, good=("no error counter of an RDMA port grew more than in a healthy run",))
 
 
 def _grown(events: list[Any]) -> Iterable[str]:

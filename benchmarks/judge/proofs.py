@@ -23,8 +23,8 @@ _NAMED = 16
 def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
     """Judge whether every rail was reached and carried its line rate.
 
-    The check is skipped if a rail cannot be tried, or if ib_write_bw cannot run on it. If ib_write_bw ran on a rail but failed,
-    the check is unknown, whatever the other rails say.
+    The check is short if a rail is slow or is not reached. Otherwise it is unknown if ib_write_bw ran on a rail but failed.
+    Otherwise it is skipped if a rail cannot be tried, or if ib_write_bw cannot run on it.
     """
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))

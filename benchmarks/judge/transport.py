@@ -56,7 +56,8 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     least = least_bytes(plan, shape, nodes, _counted(moved), in_network=switches)
     rails = _rails(asked)
     told = libfabric.told(_mapping(moved.get("said")), shape)
-    other, direct = _another_way(_mapping(moved.get("said"))), gpudirect.told(moved, shape)
+    nccl = str(_mapping(line.get("versions")).get("nccl"))
+    other, direct = _another_way(_mapping(moved.get("said"))), gpudirect.told(moved, shape, nccl)
     if told.wrong or other:
         return Check("transport", SHORT if told.wrong else UNKNOWN, told.wrong or (other,))
     if not rails:

@@ -123,14 +123,16 @@ class Transport(NamedTuple):
     Attributes:
         tx_bytes: bytes sent, by node and device. With many nodes, only some are listed: the nodes that sent the fewest bytes,
             and the nodes with the most uneven traffic across their rails.
-        hcas: RDMA devices that were counted.
+        hcas: names of all RDMA devices that any node has.
         netdevs: on the head node, the network interface of each device.
         said: sentences of NCCL's log with their counts, by subject.
         network: the network that NCCL reports.
-        counted_nodes: number of nodes whose rails were counted.
-        through_host_memory: nodes where at least one of NCCL's channels used no GPUDirect RDMA.
+        counted_nodes: number of nodes of which at least one rail was counted.
+        through_host_memory: nodes where at least one of NCCL's channels used no GPUDirect RDMA. After 8 nodes, the last entry
+            is "and N more".
         steps: in a retest, names of the steps between the two readings of the counters.
-        counted_ports: number of RDMA devices, on all nodes together, of which an error counter could be read.
+        uncounted_ports: RDMA devices whose error counters could not be read both before and after the run, as "DEVICE of NODE".
+            These are rails if the rails are known. After 8 devices, the last entry is "and N more".
     """
 
     tx_bytes: Dict[str, Dict[str, int]]
@@ -143,7 +145,7 @@ class Transport(NamedTuple):
     counted_nodes: Optional[int] = None
     through_host_memory: Optional[List[str]] = None
     steps: Optional[List[str]] = None
-    counted_ports: Optional[int] = None
+    uncounted_ports: Optional[List[str]] = None
 
 
 #: Begins the reason why ib_write_bw was not run on a rail; without it, the reason says how ib_write_bw failed.

@@ -69,9 +69,9 @@ class _Local:
                     file.flush()
                     os.fsync(file.fileno())
                 Path(draft).chmod(0o644)
-                os.link(draft, target)  # unlike a rename, this fails if the file exists by now
+                _put(draft, target)
             finally:
-                Path(draft).unlink()
+                Path(draft).unlink(missing_ok=True)
         except FileExistsError:
             return False
         except OSError as error:
@@ -97,6 +97,20 @@ class _Local:
             return path.read_bytes()
         except OSError as error:
             return f"it cannot be read: {error.strerror or error}"
+
+
+def _put(draft: str, target: Path) -> None:
+    """Make the file `draft` appear as `target`, complete, unless `target` exists.
+
+    Some file systems have no hard links (EPERM in link(2)). There, a file of the same name that another program adds at the
+    same instant is replaced; names contain the run's id, so only a program that records the same run could do that.
+    """
+    try:
+        os.link(draft, target)  # unlike a rename, this fails if the file exists by now
+    except FileExistsError:
+        raise
+    except OSError:
+        Path(draft).rename(target)  # if the cause is another than hard links, this fails, too, and names the cause
 
 
 class _Remote:

@@ -57,18 +57,21 @@ def other_reasons(outputs: dict[str, Any]) -> list[str]:
 
 def numbers(culprit: dict[str, Any]) -> list[tuple[str, float | None, bool]]:
     """Return each rail or pair that was tried: its name, its busbw (GB/s), and whether it is to blame."""
-    blamed, nodes = set(culprit.get("rails", [])), set(culprit.get("nodes", []))
+    blamed = set(culprit.get("rails", []))
     found = []
     for one in culprit.get("evidence", []):
         name = f"{' - '.join(one['nodes'])}{', ' + ', '.join(one['rails']) if one['rails'] else ''}"
-        is_blamed = blamed >= set(one["rails"]) and bool(one["rails"]) if blamed else _holds(nodes, set(one["nodes"]))
+        is_blamed = blamed >= set(one["rails"]) and bool(one["rails"]) if blamed else _holds(culprit, set(one["nodes"]))
         found.append((name, one["busbw_gb_s"], is_blamed))
     return found
 
 
-def _holds(nodes: set[str], tried: set[str]) -> bool:
-    """Tell whether a trial contains the blamed node or, if several nodes are blamed together, at least two of these nodes."""
-    return bool(nodes & tried) if len(nodes) == 1 else len(nodes & tried) > 1
+def _holds(culprit: dict[str, Any], tried: set[str]) -> bool:
+    """Tell whether a trial of the nodes `tried` contains the blamed node or link; every trial that is kept of a group does."""
+    nodes = set(culprit.get("nodes", []))
+    if culprit.get("kind") in {"group", "between"}:
+        return True
+    return bool(nodes & tried) if len(nodes) == 1 else nodes <= tried
 
 
 def _when(outputs: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The matrix of pairs: what each pair reached, which pairs were not measured, and which pairs contain a culprit."""
+"""The matrix of pairs: what each pair reached, which pairs were not measured, and which pairs have a culprit."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from benchmarks.report.plot import STYLE
 #: Colours from zero to the limit, and from the limit to the ceiling.
 _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
-#: Without an all_reduce gate, a pair is red if its busbw is below this share of a healthy pair's busbw.
+#: A pair below this share of a healthy pair's busbw is slow. Without an all_reduce gate, such a pair is red.
 _OF_HEALTHY = 0.9
+#: Kinds of culprits that are several nodes, of which some pairs may be fine.
+_TOGETHER = frozenset({"group", "between"})
 #: If there are more nodes than the first number, names would overlap; if there are more than the second, numbers in the matrix
 #: would overlap.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
@@ -34,7 +36,7 @@ class Pairs:
         ceiling_gb_s: upper end of the colour scale: the ceiling of all_reduce, or what a healthy pair reaches if that ceiling
             is not known.
         limit_gb_s: a pair with a lower busbw is red.
-        blamed: pairs that contain a culprit.
+        blamed: pairs that have a culprit; where several nodes are blamed together, only slow pairs.
     """
 
     names: tuple[str, ...]
@@ -63,7 +65,13 @@ def read(outputs: dict[str, Any]) -> Pairs | None:
     ceiling = (outputs.get("ceiling_gb_s") if decides else None) or healthy
     limit = (gate["limit_gb_s"] if decides else None) or _OF_HEALTHY * healthy
     names = tuple(node["name"] for node in outputs["nodes"])
-    blamed = frozenset(pair for pair in measured for one in culprits(search) if _holds(one, {names[each] for each in pair}))
+    slow = {pair for pair, busbw_gb_s in measured.items() if busbw_gb_s < max(limit, _OF_HEALTHY * healthy)}
+    blamed = frozenset(
+        pair
+        for pair in measured
+        for one in culprits(search)
+        if _has(one, {names[each] for each in pair}) and (pair in slow or one.get("kind") not in _TOGETHER)
+    )
     return Pairs(names, measured, ceiling, limit, blamed)
 
 
@@ -109,12 +117,13 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
     return figure
 
 
-def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
-    """Tell whether `pair` contains the blamed node or, if several nodes are blamed together, consists of two of these nodes."""
-    nodes = set(culprit.get("nodes", []))
-    if culprit.get("kind") == "rail_plane":
-        return False  # such a culprit affects every pair, so no pair is outlined for it
-    return bool(nodes & pair) if len(nodes) == 1 else pair <= nodes
+def _has(culprit: dict[str, Any], pair: set[str]) -> bool:
+    """Tell whether `pair` contains a blamed node or a node of a blamed group, or is a blamed link or part of a blamed path."""
+    nodes, kind = set(culprit.get("nodes", [])), culprit.get("kind")
+    # A slow rail plane affects every pair. Of a long list of nodes, the line has only the first few.
+    if kind == "rail_plane" or any(str(name).startswith("...") for name in nodes):
+        return False
+    return pair <= nodes if kind in {"link", "between"} else bool(nodes & pair)
 
 
 def _colours(found: Pairs) -> LinearSegmentedColormap:

@@ -23,7 +23,8 @@ from benchmarks.report.style import CSS
 
 _PICTURES = {"busbw.png", "pairs.png"}
 _PAIRS = (
-    "Red: below the limit. Blue: from the limit to the ceiling. Hatched: not measured. Outlined: pairs that contain a culprit."
+    "Red: below the limit. Blue: from the limit to the ceiling. Hatched: not measured. Outlined: pairs of a blamed node or "
+    "link, and slow pairs of nodes that are blamed together."
 )
 
 

@@ -11,6 +11,8 @@ from benchmarks.launch.protocol import Node
 #: If there are more nodes than this, only the byte counts of the worst nodes are kept.
 _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
+#: How many nodes without GPUDirect RDMA, and how many ports without error counters, are named.
+_NAMED = 8
 #: How many different sentences of each kind are kept from NCCL's log.
 _SENTENCES_KEPT = 32
 #: How many ports are kept for each counter name, and how many events are kept in total. Whatever the total, the worst port of
@@ -26,7 +28,7 @@ def between(
 ) -> Transport:
     """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts.
 
-    `through_host_memory` names nodes where at least one of NCCL's channels used no GPUDirect RDMA; it has at most 8 names.
+    `rails` are the RDMA devices whose error counters must have been read; if it is empty, all devices of the nodes.
     """
     sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {
@@ -35,6 +37,12 @@ def between(
         if old["nvlink_tx_bytes"] is not None and new["nvlink_tx_bytes"] is not None
     }
     hcas = sorted({name for its in after for name in its["hca"]})
+    uncounted = [
+        f"{hca} of {node.name}"
+        for node, old, new in zip(nodes, before, after)
+        for hca in rails or sorted(new["hca"])
+        if not _has_events(old, new, hca)
+    ]
     unmapped = [node.name for node, its in zip(nodes, after) if its.get("nccl", {}).get("gpudirect", {}).get("NET")]
     return Transport(
         tx_bytes=sent if len(sent) <= _NODES_IN_DETAIL else worst(sent, list(rails) or hcas, _NODES_KEPT),
@@ -44,8 +52,8 @@ def between(
         said=_said([its["nccl"] for its in after if "nccl" in its]),
         nvlink_tx_bytes=NvlinkBytes(min(nvlink.values()), len(nvlink)) if nvlink else None,
         counted_nodes=sum(bool(set(rails or counted) & set(counted)) for counted in sent.values()),
-        through_host_memory=unmapped[:_NODES_KEPT],
-        counted_ports=sum(_has_events(old, new, hca) for old, new in zip(before, after) for hca in new["hca"]),
+        through_host_memory=_some(unmapped),
+        uncounted_ports=_some(uncounted),
     )
 
 
@@ -101,8 +109,13 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
 
 def _has_events(old: Dict[str, Any], new: Dict[str, Any], hca: str) -> bool:
     """Tell whether an error counter of a device was read in both inventories."""
-    then = old["hca"].get(hca, {}).get("events", {})
-    return any(value is not None and then.get(counter) is not None for counter, value in new["hca"][hca]["events"].items())
+    then, now = (its["hca"].get(hca, {}).get("events", {}) for its in (old, new))
+    return any(value is not None and then.get(counter) is not None for counter, value in now.items())
+
+
+def _some(names: List[str]) -> List[str]:
+    """Return the first of `names`; if there are more, the last entry says how many more."""
+    return names[:_NAMED] + ([f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else [])
 
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:

@@ -36,7 +36,9 @@ class Slowness:
             self._sort(samples)
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
         self._least_gb_s = (self.healthy or 0.0) * (1 - self.drop)
-        self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
+        # `sparse` has the samples from sparse rounds; `lone` has those from rounds of so few pairs that they almost never share
+        # a link.
+        self.sparse: Dict[Pair, List[Sample]] = {}
         self.is_crowded = False
         self.unclear: List[List[Sample]] = []  # slow samples of crowded rounds; their pairs need trials in sparse rounds
         self.company = self._in_company(rounds)
@@ -137,17 +139,17 @@ class Slowness:
     def _is_short(self, sample: Sample) -> bool:
         """Tell whether a ring is short (too slow).
 
-        If the full ring is short, another ring is short if its busbw is nearer to the busbw of the full ring than to the busbw
-        of a healthy pair. If the full ring is not short, or was not measured, a ring below the healthy range is short.
+        A ring is short only if it is below the healthy range. If the full ring is short, too, the busbw of another short ring
+        must also be nearer to the busbw of the full ring than to the busbw of a healthy pair.
         """
         if is_excused(sample):
             return False
         busbw_gb_s = sample.busbw_gb_s
         if busbw_gb_s is None or not self.healthy:
             return busbw_gb_s is None
-        limit = self.healthy * (1 - self.drop)
+        limit = self._least_gb_s
         if self.whole is not None and self.whole < limit:
-            limit = (self.whole + self.healthy) / 2
+            limit = min(limit, (self.whole + self.healthy) / 2)
         return busbw_gb_s < limit
 
     def is_group_slow(self, group: Tuple[int, ...]) -> bool:

@@ -145,7 +145,7 @@ class Suspects(Slowness):
         return unsettled or any(self.may_flap(self.own(node)) for node in ends)
 
     def flaps(self, pair: Pair) -> bool:
-        """Tell whether a pair was slow in more sparse rounds than other causes explain."""
+        """Tell whether a pair was slow in more rounds of the fewest pairs (`lone`) than other causes explain."""
         # If a known cause already explains the run, no pair is more suspect than another, so every pair counts as a suspect.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
@@ -190,7 +190,7 @@ class Suspects(Slowness):
         return (len(self.open[pair]) - 1) * _SLOW_SAYS >= self.enough()
 
     def lone_evidence(self, pairs: Iterable[Pair]) -> float:
-        """Return `evidence` from trials in sparse rounds only."""
+        """Return `evidence` only from rounds of the fewest pairs (`lone`)."""
         fresh = [(pair, sample) for pair in pairs for sample in self.lone.get(pair, ())]
         slow = sum(sample in self.open[pair] if pair in self.open else self.is_slow(sample) for pair, sample in fresh)
         return slow * _SLOW_SAYS + (len(fresh) - slow) * _FINE_SAYS
@@ -202,11 +202,11 @@ class Suspects(Slowness):
         return self.unexplained(pair) * _SLOW_SAYS + (len(samples) - first - self.unexplained(pair)) * _FINE_SAYS
 
     def is_slow_apart(self, pairs: Iterable[Pair]) -> bool:
-        """Tell whether any of `pairs` was slow in a sparse round."""
+        """Tell whether any of `pairs` was slow in a round of the fewest pairs (`lone`)."""
         return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
 
     def is_node_slow_apart(self, node: int) -> bool:
-        """Tell whether `node` was slow in a sparse round, not counting trials with blamed partners."""
+        """Tell whether `node` was slow in a round of the fewest pairs (`lone`), not counting trials with blamed partners."""
         return self.is_slow_apart(pair for pair in self.partners[node] if other_of(pair, node) not in self.blamed)
 
     def unexplained(self, pair: Pair) -> int:

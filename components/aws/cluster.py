@@ -116,8 +116,8 @@ def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts ma
 ) -> list[LoginNode]:
     """Register the additional login nodes; the controller sets them up over SSH with the controller's key."""
     made = []
-    for number, parameter in enumerate(roles.people_parameters, 1):
-        own = replace(parts, profile=roles.people_profile, parameter=parameter, controller_key=controller.public_key)
+    for number, (profile, parameter) in enumerate(roles.people, 1):
+        own = replace(parts, profile=profile, parameter=parameter, controller_key=controller.public_key)
         made.append(LoginNode(f"{name}-login-{number}", wanted, measure, own, opts, number))
     return made
 

@@ -45,20 +45,19 @@ def _service(region: str) -> str:
 class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
-    Creates: two roles, each with Session Manager's policy and an instance profile, and a third such role if there are login
-    nodes in addition to Slurm's controller; the login nodes' own policies. If the stack file names a profile, no role is
-    created for the machines with that profile.
+    Creates: two roles, each with Session Manager's policy and an instance profile; one more such role for each login node in
+    addition to Slurm's controller; the login nodes' own policies. If the stack file names a profile, no role is created for
+    the machines with that profile.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, known once the roles' policies are attached);
     `node_profile_arn`, None if other stacks may use that profile, too; `parameter`, name of the SSM parameter that the
-    login node may write; `people_profile`, and `people_parameters` with one name for each additional login node.
+    login node may write; `people`, the profile and the parameter of each additional login node.
     """
 
     login_profile: pulumi.Output[str]
     node_profile: pulumi.Output[str]
     node_profile_arn: pulumi.Output[str] | None
     parameter: pulumi.Output[str]
-    people_profile: pulumi.Output[str]
-    people_parameters: tuple[pulumi.Output[str], ...] = ()
+    people: tuple[tuple[pulumi.Output[str], pulumi.Output[str]], ...]
 
     def __init__(
         self, name: str, wanted: Aws, subnet_id: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
@@ -72,9 +71,10 @@ class Iam(pulumi.ComponentResource):
             self.login_profile = pulumi.Output.from_input(own)
             self.parameter = pulumi.Output.from_input(f"/busbar/{wanted.name}/host-key")
         else:
-            self._login(pulumi.Output.all(subnet=subnet_id, node_role=passed, ours=ending))
-        if wanted.people:
-            self._people(wanted.people)
+            known = pulumi.Output.all(subnet=subnet_id, node_role=passed, ours=ending)
+            self.login_profile, self.parameter = self._login("login", known)
+        # Every user may log in to the additional login nodes, so their roles may write only their own host keys.
+        self.people = tuple(self._login(f"login-{number}") for number in range(1, wanted.people + 1))
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
@@ -95,30 +95,22 @@ class Iam(pulumi.ComponentResource):
         self.node_profile = self._usable("node", node, profile, *rights)
         return node.arn, profile.arn.apply(lambda arn: {"ArnEquals": {"ec2:InstanceProfile": arn}})
 
-    def _login(self, known: pulumi.Output[dict[str, Any]]) -> None:
-        """Create the login node's role; `known` has the values for the scheduler's permissions."""
+    def _login(
+        self, noun: str, known: pulumi.Output[dict[str, Any]] | None = None
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """Create a login node's role; return its profile, and the parameter that the role may write.
+
+        `known` has the values for a scheduler's permissions; None if no scheduler runs on the node.
+        """
         name, wanted = self._name, self._wanted
-        login = self._role("login")
-        self.parameter = login.name.apply(lambda role: f"/busbar/{role}/host-key")
-        policy = pulumi.Output.all(known=known, parameter=self.parameter, role=login.arn).apply(
+        role = self._role(noun)
+        parameter = role.name.apply(lambda role: f"/busbar/{role}/host-key")
+        policy = pulumi.Output.all(known=known, parameter=parameter, role=role.arn).apply(
             lambda its: _policy(wanted, _account(its["role"]), its["parameter"], its["known"])
         )
-        own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
-        its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=stack_tags(wanted, "role"), opts=self._mine)
-        self.login_profile = self._usable("login", login, its, own)
-
-    def _people(self, count: int) -> None:
-        """Create the role of additional login nodes: every user may log in there, so the role may write only host keys."""
-        name, wanted = self._name, self._wanted
-        people = self._role("people")
-        folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")
-        self.people_parameters = tuple(pulumi.Output.concat(folder, str(at)) for at in range(1, count + 1))
-        policy = pulumi.Output.all(folder=folder, arn=people.arn).apply(
-            lambda its: _document(_publishes(wanted, _account(its["arn"]), f"{its['folder']}*"))
-        )
-        own = iam.RolePolicy(f"{name}-people-policy", role=people.name, policy=policy, opts=self._mine)
-        its = iam.InstanceProfile(f"{name}-people-profile", role=people.name, tags=stack_tags(wanted, "role"), opts=self._mine)
-        self.people_profile = self._usable("people", people, its, own)
+        own = iam.RolePolicy(f"{name}-{noun}-policy", role=role.name, policy=policy, opts=self._mine)
+        its = iam.InstanceProfile(f"{name}-{noun}-profile", role=role.name, tags=stack_tags(wanted, "role"), opts=self._mine)
+        return self._usable(noun, role, its, own), parameter
 
     def _role(self, noun: str) -> iam.Role:
         trust = {"Effect": "Allow", "Principal": {"Service": _service(self._wanted.region)}, "Action": "sts:AssumeRole"}
@@ -159,9 +151,9 @@ def _publishes(wanted: Aws, account: str, parameter: str) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}
 
 
-def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any]) -> str:
+def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any] | None) -> str:
     statements = [_publishes(wanted, account, parameter)]
-    if wanted.has_dynamic:
+    if known is not None and wanted.has_dynamic:
         statements += _elastic(wanted, account, **known)
     return _document(*statements)
 

@@ -1,8 +1,8 @@
 """The login nodes: the only machines with public addresses; from outside, they accept only SSH from configured networks.
 
 Each host key is pinned before the first connection. The provider cannot read an instance's console. So the machine writes its
-id and host key to an SSM parameter, which only a role of login nodes may write: the first login node has a role of its own, and
-all additional login nodes share one. The program reads the parameter through the cloud's API.
+id and host key to an SSM parameter, which only the machine's own role may write. The program reads the parameter through the
+cloud's API.
 """
 
 from __future__ import annotations

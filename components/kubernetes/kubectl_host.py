@@ -61,7 +61,10 @@ class KubectlHost(ABC):
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to this machine, where programs find it as `there`; return None if no resource is needed."""
+        """Copy the local `file` to this machine, where programs find it as `there`.
+
+        Return None if no resource is needed; then the file is copied at once, even in a preview.
+        """
 
     @abstractmethod
     def shell(self, there: str) -> str:
@@ -136,7 +139,7 @@ class Here(KubectlHost):
         triggers: Sequence[Any],  # noqa: ARG002
         opts: pulumi.ResourceOptions,  # noqa: ARG002
     ) -> pulumi.Resource | None:
-        """Copy `file` to the user's cache, where the programs look for the copy."""
+        """Copy `file` at once to the user's cache, where the programs look for the copy."""
         kept(Path(file).read_bytes(), there)
         return None
 

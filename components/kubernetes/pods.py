@@ -23,8 +23,10 @@ class Pods:
 
     Attributes:
         host: the machine that runs kubectl.
-        ask: arguments of every program on that machine: the options with which kubectl finds the cluster; the namespace; the
-            selector of the pods; the rails.
+        ask: what the programs on that machine know of the cluster: `kubectl`, the options with which kubectl finds the cluster;
+            `cluster`, the folder of this cluster's measurement files on kubectl's machine; `namespace`; `pods`, the selector of
+            the pods; `rails`, the interfaces of the rails in a pod; `gpus`, how many GPUs a pod has; `devices`, the names of
+            the RDMA devices; `rdma`, whether pods share these devices.
         node: the first node, whose pod is the head node.
         files: names of files that were copied to that machine for the home folder of the head's pod.
     """
@@ -74,8 +76,8 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # With the head's address as a trigger, the file is copied only after the pods exist. In the update that
-        # creates the pods, a check has confirmed by then that kubectl uses the right cluster.
+        # With the head's address as a trigger, the file is copied to a control plane's host only after the pods exist. In the
+        # update that creates the pods, a check has confirmed by then that kubectl uses the right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

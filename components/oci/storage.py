@@ -171,15 +171,19 @@ class Storage(pulumi.ComponentResource):
         )
 
 
-def _no_faster_creation(name: str, throughput_gbit_s: int) -> pulumi.ResourceHookBinding:
-    """Return the hook that refuses to create a mount target with more throughput than OCI gives to a new one."""
+def _no_faster_creation(name: str, throughput_gbit_s: int) -> pulumi.ResourceHookBinding | None:
+    """Return the hook that refuses to create a mount target with more throughput than OCI gives to a new one.
+
+    None if the throughput is not more than that.
+    """
+    if throughput_gbit_s <= CREATED_GBIT_S:
+        return None
 
     async def look(_: pulumi.ResourceHookArgs) -> None:
-        if throughput_gbit_s > CREATED_GBIT_S:
-            raise pulumi.RunError(
-                f"oci.storage.home.throughput is {throughput_gbit_s} Gbit/s, but OCI creates mount targets with "
-                f"{CREATED_GBIT_S} Gbit/s only: remove this key, update, then set the key again and update once more."
-            )
+        raise pulumi.RunError(
+            f"oci.storage.home.throughput is {throughput_gbit_s} Gbit/s, but OCI creates mount targets with "
+            f"{CREATED_GBIT_S} Gbit/s only: remove this key, update, then set the key again and update once more."
+        )
 
     hook = pulumi.ResourceHook(f"{name}-speed", look, pulumi.ResourceHookOptions(on_dry_run=True))
     return pulumi.ResourceHookBinding(before_create=[hook])

@@ -17,7 +17,7 @@ from components.kept_programs import kept
 from components.reach import Machine, last_line, to_machine
 from config.slurm import Scheduler, entry_script
 from scheduler import accounting, programs, units
-from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, Topology
+from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
 from scheduler.elastic.controller import KEY
 from scheduler.elastic.entry import GRACE_S
 from scheduler.elastic.settings import CONFIGURATION, FOLDER, LaunchSet
@@ -248,9 +248,7 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         address,
         queues,
         uses_cgroups([facts]),
-        # The topology is not "block": Slurm before 23.11 lacks that topology, and blocks of a fixed size do not suit machines
-        # that are added and removed.
-        topology=Topology("tree"),
+        topology=True,
         scripts=True,
         accounting=wanted.accounting,
         containers=wanted.containers is not None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from catalogue import gpus
 from config import slurm_rules
 from config.oci.facts import Facts
 from config.oci.model import Oci
@@ -35,6 +36,18 @@ def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if pool.dynamic and not pool.cluster_network:
             yield Breach(
                 f"{path}.clusterNetwork", "is false, but the pool has dynamic nodes; each launch creates a cluster network"
+            )
+
+
+@rule("slurm-gpus", ERROR, "gres.conf(5), File; scheduler/cluster.py: nvidia_gpus", guard=True)
+def slurm_gpus(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """Dynamic nodes with GPUs that are not NVIDIA's, on which slurmd would not start."""
+    for path, pool in wanted.located:
+        if pool.dynamic and not gpus.is_nvidia(pool.row.gpu):
+            yield Breach(
+                f"{path}.shape",
+                f"is {pool.shape} with {pool.row.gpu} GPUs, but dynamic is {pool.dynamic}; Slurm's settings are for NVIDIA's "
+                "GPUs, so slurmd would find no GPU on these nodes and not start",
             )
 
 

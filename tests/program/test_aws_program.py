@@ -1353,22 +1353,22 @@ def test_a_missing_reservation_or_group_is_reported_in_a_sentence():
         ask(bought("odcr-group", reservation=GROUP), **controlled())
 
 
-def test_additional_login_nodes_may_only_publish_their_host_keys():
+def test_each_additional_login_node_has_its_own_role_that_may_only_publish_this_nodes_host_key():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404", "elasticIp": True}}
     wanted = merged(nodes(static=0, dynamic=4), families | {"slurm": {"loginNodes": 2}, "storage": {"home": {}}})
 
     def written(asked: dict[str, Any]) -> dict[str, Any]:
         if asked["name"].startswith("/aws/"):
             return {"insecureValue": "ami-newest"}
-        which = f"-{asked['name'].rpartition('-')[2]}" if "people" in asked["name"] else ""
-        return {"insecureValue": f"cluster-login{which}-instance-id {HOST_KEY}"}
+        return {"insecureValue": f"{asked['name'].split('/')[2].replace('iam-', '')}-instance-id {HOST_KEY}"}
 
     found, seen = program(wanted, answers={"getParameter": written})
-    (statement,) = json.loads(found.named("cluster-iam-people-policy")["policy"])["Statement"]
-    assert statement["Action"] == "ssm:PutParameter"
-    assert statement["Resource"].endswith(":parameter/busbar/cluster-iam-people/host-key-*")
+    for own in ("login-1", "login-2"):
+        (statement,) = json.loads(found.named(f"cluster-iam-{own}-policy")["policy"])["Statement"]
+        assert statement["Action"] == "ssm:PutParameter"
+        assert statement["Resource"].endswith(f":parameter/busbar/cluster-iam-{own}/host-key")
+        assert found.named(f"cluster-{own}-instance")["iamInstanceProfile"] == f"cluster-iam-{own}-profile"
     first = found.named("cluster-login-1-instance")
-    assert first["iamInstanceProfile"] == "cluster-iam-people-profile"
     assert first["tags"]["busbar:login-of"] == f"{found.named('cluster-login-instance')['tags']['busbar:login-of']}/1"
     assert "ssh-ed25519 AAAA busbar-controller" in first["userData"]
     assert "ssh-ed25519 AAAA busbar-controller" not in found.named("cluster-login-instance")["userData"]

@@ -11,7 +11,7 @@ import pytest
 from catalogue import SERVERS, SHAPES, Shape
 from catalogue.aws.instances import INSTANCES
 from scheduler import names
-from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue, Topology, dynamic_names
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue, dynamic_names
 from scheduler.files import files
 
 pytestmark = pytest.mark.rehearsal
@@ -124,25 +124,23 @@ def test_slurmctld_accepts_the_files_of_every_gpu_shape_in_a_queue_of_static_and
                 ],
                 default=at == 1,
                 idle_min=at + 1,
-                exclusive=at % 2 == 0,
             )
         )
         where = f"q{at}*" if at == 1 else f"q{at}"
         wanted[label(row), where] += static + count
         wanted["(null)", where] += 3
-    cluster = Cluster("busbar", "head", "10.255.0.1", queues, True, memory=True, topology=Topology("tree"), scripts=True)
+    cluster = Cluster("busbar", "head", "10.255.0.1", queues, True, memory=True, topology=True, scripts=True)
     said = ran(tmp_path, cluster, "scontrol", "--oneliner", "show", "partition", "q2")
     assert counted(said[:-1]) == wanted
     assert said[-1].endswith("SuspendTime=180")
     assert "ResumeTimeout=1800 " in said[-1]
-    assert "OverSubscribe=EXCLUSIVE " in said[-1]
 
 
 def test_slurmctld_knows_which_nodes_it_may_power_down_and_which_are_near_each_other(tmp_path: Path):
     row = SHAPES["BM.GPU.H100.8"]
     static = [Node(f"gpu-st-h100-{at}", f"a{at}", f"10.0.0.{at}", ("island", f"block{at // 4}")) for at in range(1, 8)]
     queue = Queue("gpu", [NodeSet("h100", hardware(row), static, 40, ("rdma",))], default=True, idle_min=7)
-    cluster = Cluster("busbar", "head", "10.255.0.1", [queue], cgroups=False, topology=Topology("tree"))
+    cluster = Cluster("busbar", "head", "10.255.0.1", [queue], cgroups=False, topology=True)
     script = "scontrol show config | grep -E '^SuspendExcNodes'; scontrol show topology; scontrol -o show node gpu-dy-h100-40"
     said = "\n".join(ran(tmp_path, cluster, "sh", "-c", script))
     assert "SuspendExcNodes         = gpu-st-h100-[1-7]" in said

@@ -289,7 +289,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_give_the_verdict_
     """
     stage = built[0]
     outputs, before = stage.outputs(), stdouts(stage)
-    assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
+    assert "GPUDirect RDMA at all" in " ".join(outputs["measured"]["transport"]["proof"])
     second = outputs["nodes"][1]
     words = [*outputs["ssh"].split()[1:-1], f"opc@{second['address']}"]
     stage.on_host("sudo modprobe -r nvidia_peermem", *words)
@@ -313,7 +313,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_give_the_verdict_
     assert measured["wire_efficiency"] == pytest.approx(0.5, abs=0.05)
     assert len([reason for reason in measured["reasons"] if reason.startswith("all_reduce reached")]) == 1
     (reason,) = [one for one in measured["reasons"] if "GPUDirect RDMA" in one]
-    assert f"connections on {second['name']}: their bytes went through host memory" in reason
+    assert f"ends of connections on {second['name']}: bytes went through host memory" in reason
     checks = {one["name"]: one for one in measured["checks"]}
     assert "5 individual operations vary by" in " ".join(checks["spread"]["why"])
     # Other tests run on this machine meanwhile, so the busbw of repeated measurements may vary.

@@ -207,6 +207,12 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry are either all static or"),
         (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, but the pool has dynamic nodes"),
     ],
+    "slurm-gpus": [
+        (
+            on_demand(shape="BM.GPU.MI300X.8"),
+            "oci.pools[0].shape is BM.GPU.MI300X.8 with AMD Instinct MI300X GPUs, but dynamic is 4; Slurm's settings are for",
+        ),
+    ],
     "slurm-home": [
         (on_demand() | {"storage": {}}, "oci.storage.home is not set, but oci.slurm is; jobs write to home folders"),
         (

@@ -202,7 +202,7 @@ def test_port_events_are_the_counters_that_grew_and_are_sorted_by_their_growth()
     after = [facts(0, discards=3, cnp=5, resets=9, new=4), facts(0, discards=8)]
     found = traffic.between(NODES, before, after, ["m0"])
     assert [(one.node, one.counter, one.count) for one in found.events] == [("b", "discards", 7), ("a", "discards", 2)]
-    assert found.counted_ports == 2
+    assert found.uncounted_ports == []
 
 
 def test_a_link_that_went_down_once_is_reported_beside_any_number_of_larger_counters():
@@ -214,6 +214,15 @@ def test_a_link_that_went_down_once_is_reported_beside_any_number_of_larger_coun
     assert {one.counter for one in found} == {*names, "link_downed"}
 
 
-def test_a_port_is_counted_only_if_its_error_counters_were_read_both_before_and_after_a_run():
-    before, after = [facts(0, discards=None), facts(0)], [facts(0, discards=3), facts(0, discards=8)]
-    assert traffic.between(NODES, before, after, ["m0"]).counted_ports == 0
+def test_a_rail_whose_error_counters_were_not_read_both_before_and_after_a_run_is_listed_as_uncounted():
+    before, after = [facts(0, discards=None), facts(0, discards=1)], [facts(0, discards=3), facts(0, discards=8)]
+    assert traffic.between(NODES, before, after, ["m0"]).uncounted_ports == ["m0 of a"]
+    assert traffic.between(NODES, before, after, []).uncounted_ports == ["m0 of a"]
+    assert traffic.between(NODES, after, after, ["m0", "m1"]).uncounted_ports == ["m1 of a", "m1 of b"]
+
+
+def test_of_many_uncounted_ports_and_of_many_nodes_without_gpudirect_eight_are_named_and_the_others_counted():
+    many, silent = [Node(f"n{number}", "") for number in range(20)], [facts(0) | {"nccl": {"gpudirect": {"NET": 1}}}] * 20
+    found = traffic.between(many, silent, silent, ["m0"])
+    assert found.uncounted_ports == [*(f"m0 of n{number}" for number in range(8)), "and 12 more"]
+    assert found.through_host_memory == [*(f"n{number}" for number in range(8)), "and 12 more"]

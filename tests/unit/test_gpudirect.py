@@ -30,18 +30,18 @@ def said(**counts: int) -> dict[str, Any]:
     return {"networks": {"IB": 16}, "devices": {}, "channels": {"NET/IB/0": 4}, "gpudirect": counts}
 
 
-def test_a_run_whose_connections_all_used_gpudirect_passes_and_the_reason_counts_the_connections():
+def test_a_run_whose_connections_all_used_gpudirect_passes_and_the_reason_counts_their_ends():
     verdict, why = judged(said=said(GDRDMA=64))
     assert verdict == "pass"
-    assert "GPUDirect RDMA on all 64 connections" in why
+    assert "GPUDirect RDMA at all 64 ends of connections" in why
 
 
 @pytest.mark.parametrize(("counts", "share"), [({"NET": 64}, "64 of 64"), ({"NET": 1, "GDRDMA": 63}, "1 of 64")])
-def test_a_run_that_copied_through_host_memory_is_short_and_the_reason_names_nodes_and_kernel_module(counts, share):
-    verdict, why = judged(said=said(**counts), through_host_memory=["gpu-2"])
+def test_a_run_that_copied_through_host_memory_is_short_and_the_reason_names_nodes_kernel_module_and_version(counts, share):
+    verdict, why = judged(said=said(**counts), through_host_memory=["gpu-2", "and 3 more"])
     assert verdict == "short"
-    assert f"NCCL used no GPUDirect RDMA for {share} connections on gpu-2" in why
-    assert "nvidia_peermem" in why
+    assert f"NCCL used no GPUDirect RDMA at {share} ends of connections on gpu-2, and 3 more: bytes" in why
+    assert "is the kernel module nvidia_peermem loaded on the nodes (lsmod), or can NCCL 2.28.3 use DMA-BUF instead?" in why
 
 
 def test_a_run_in_which_nccl_did_not_report_gpudirect_is_unknown():
@@ -58,24 +58,24 @@ def with_rails(name: str) -> Shape:
 @pytest.mark.parametrize("shape", [SHAPES["BM.Optimized3.36"], with_rails("g6e.48xlarge")], ids=lambda shape: shape.name)
 def test_gpudirect_is_not_judged_on_a_shape_without_nvlink(shape):
     assert shape.rdma is not None
-    assert gpudirect.told({"said": said(NET=9)}, shape) == gpudirect.Told()
+    assert gpudirect.told({"said": said(NET=9)}, shape, "2.28.3") == gpudirect.Told()
 
 
 def test_gpudirect_is_not_judged_on_p3dn_whose_efa_device_cannot_access_gpu_memory():
     """Without this exception every healthy p3dn would be short; a p4d with such a log is short."""
     assert with_rails("p3dn.24xlarge").nvlink_gbytes_per_s is not None
-    assert gpudirect.told({"said": said(NET=9)}, with_rails("p3dn.24xlarge")) == gpudirect.Told()
-    assert gpudirect.told({"said": said(NET=9)}, with_rails("p4d.24xlarge")).wrong
+    assert gpudirect.told({"said": said(NET=9)}, with_rails("p3dn.24xlarge"), "2.28.3") == gpudirect.Told()
+    assert gpudirect.told({"said": said(NET=9)}, with_rails("p4d.24xlarge"), "2.28.3").wrong
 
 
 def test_every_nvidia_shape_of_oci_that_has_rails_is_judged_on_gpudirect():
     for shape in SHAPES.values():
         if shape.rdma is not None and shape.gpu.startswith("NVIDIA"):
-            assert gpudirect.told({"said": said(NET=1)}, shape).wrong, shape.name
-    assert gpudirect.told({}, GPU4).missing
+            assert gpudirect.told({"said": said(NET=1)}, shape, "2.28.3").wrong, shape.name
+    assert gpudirect.told({}, GPU4, "2.28.3").missing
 
 
 @pytest.mark.parametrize("name", ["p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge"])
 def test_a_run_through_host_memory_on_an_efa_type_with_nvlink_is_short_and_the_reason_names_efas_kernel_module(name):
-    (why,) = gpudirect.told({"said": said(NET=1)}, INSTANCES[name].shape()).wrong
+    (why,) = gpudirect.told({"said": said(NET=1)}, INSTANCES[name].shape(), "2.28.3").wrong
     assert "is the kernel module efa_nv_peermem loaded on the nodes" in why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from dataclasses import replace
@@ -139,6 +140,17 @@ def test_an_unwritable_folder_is_reported_with_its_path_and_the_reason(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match=r"history: .*file.* cannot be written: \w+"):
         append(str(tmp_path / "file"), made())
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_folder_on_a_file_system_without_hard_links_gets_each_file_once_and_keeps_no_draft(tmp_path, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, "no hard links")
+
+    monkeypatch.setattr(store.os, "link", refuse)
+    assert append(str(tmp_path), made())
+    assert not append(str(tmp_path), made())
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [made().name().rpartition("/")[2]]
 
 
 def test_a_url_of_an_unknown_protocol_is_refused_and_the_refusal_names_the_protocol():

@@ -125,11 +125,23 @@ def test_a_line_without_port_counters_leaves_the_state_of_the_ports_unknown(even
     assert state(line, "ports") == "unknown"
 
 
-@pytest.mark.parametrize(("hcas", "expected"), [(["mlx5_6"], "unknown"), ([], "pass")])
-def test_ports_of_which_no_error_counter_could_be_read_are_unknown(hcas, expected):
+@pytest.mark.parametrize(
+    ("unread", "expected"), [(["mlx5_6 of inst-1", "and 3 more"], "unknown"), (None, "unknown"), ([], "pass")]
+)
+def test_ports_are_unknown_if_the_error_counters_of_some_ports_could_not_be_read_and_these_ports_are_named(unread, expected):
     line = document()
-    line["transport"] |= {"events": [], "hcas": hcas, "counted_ports": 0}
+    line["transport"]["uncounted_ports"] = unread
     assert state(line, "ports") == expected
+    assert not unread or "of mlx5_6 of inst-1, and 3 more" in judged(line).reasons[0]
+
+
+def test_ports_are_short_if_one_port_lost_its_link_and_another_port_has_no_counters():
+    line = document()
+    line["transport"] |= {
+        "events": [{"node": "inst-1", "hca": "mlx5_6", "counter": "link_downed", "count": 1}],
+        "uncounted_ports": ["mlx5_7 of inst-1"],
+    }
+    assert state(line, "ports") == "short"
 
 
 # Nodes compared with the other nodes, and rails with the other rails

@@ -126,7 +126,7 @@ def test_a_published_run_without_gpudirect_rdma_is_short_for_that_reason(row):
     line["transport"]["said"]["gpudirect"] = {"NET": 64}
     found = judged(line, row)
     assert found.verdict == "short"
-    assert any(reason.startswith("NCCL used no GPUDirect RDMA for 64 of 64 connections") for reason in found.reasons)
+    assert any(reason.startswith("NCCL used no GPUDirect RDMA at 64 of 64 ends of connections") for reason in found.reasons)
 
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)

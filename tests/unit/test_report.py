@@ -202,6 +202,12 @@ def test_a_blamed_node_marks_all_its_pairs_and_no_other_pair():
     assert [is_blamed for _, _, is_blamed in cards.numbers(link)] == [False, False, True]
 
 
+def test_every_trial_on_a_groups_card_is_marked_even_if_only_one_of_its_nodes_is_in_the_group():
+    evidence = [{"nodes": names, "rails": [], "busbw_gb_s": 1.0, "why": ""} for names in (["a", "c"], ["b", "d"])]
+    group = {"kind": "group", "nodes": ["a", "b"], "rails": [], "evidence": evidence}
+    assert [is_blamed for _, _, is_blamed in cards.numbers(group)] == [True, True]
+
+
 def test_a_search_that_did_not_complete_says_why_and_blames_nobody():
     failed = {"needed": True, "culprits": [], "failed": "no answer from inst-b", "complete": False}
     text = cards.cards(SHORT | {"search": outputs.measured(*failed_search(failed), 0)["search"]})
@@ -246,6 +252,21 @@ def test_the_matrix_outlines_only_the_pairs_that_the_search_blamed():
     assert (
         pairs.read(of_eight(SLOW_NODE | {"kind": "rail_plane", "nodes": [one["name"] for one in EIGHT]})).blamed == frozenset()
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "slow", "outlined"),
+    [
+        ("group", [6, 7], [(4, 6), (1, 7)], {(4, 6), (1, 7)}),  # slow with other nodes, and fine with each other
+        ("group", [5, 6, 7], [(2, 3)], set()),  # slow only in rings
+        ("group", [0, 1, 2, "... 17 nodes"], [(0, 1), (1, 4)], set()),  # the list is shortened, so its pairs are not known
+        ("between", [1, 2, 3, 4], [(1, 2), (3, 4), (4, 6)], {(1, 2), (3, 4)}),
+    ],
+)
+def test_no_fine_pair_is_outlined_where_several_nodes_are_blamed_together(kind, group, slow, outlined):
+    measured = of_eight(SLOW_NODE | {"kind": kind, "nodes": [f"n{index}" if index in range(8) else index for index in group]})
+    measured["search"]["pairs"] = [[a, b, 0.02 if (a, b) in slow else 0.049] for a, b, _ in SEVERAL]
+    assert pairs.read(measured).blamed == outlined
 
 
 def test_an_unmeasured_pair_has_no_number_while_a_pair_without_a_result_is_red():

@@ -7,16 +7,16 @@ import re
 import pytest
 
 from scheduler import hostlist
-from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue, Topology, dynamic_names, static_name
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue, dynamic_names
 from scheduler.files import digest, files, gres_conf, scripts
 from scheduler.slurm_conf import slurm_conf
 from scheduler.topology import topology_conf
 
 H100 = Hardware(Cores(2, 48, 2), 2_000_000, Gpus("h100", 8, "/dev/nvidia[0-7]"))
 CPU = Hardware(Cores(1, 4, 1), 16_000, Gpus("", 0, ""))
-NODES = [Node(static_name("gpu", "p5", at), f"ip-{at}", f"10.0.0.{at}") for at in (1, 2)]
+NODES = [Node(f"gpu-st-p5-{at}", f"ip-{at}", f"10.0.0.{at}") for at in (1, 2)]
 GPU = Queue("gpu", [NodeSet("p5", H100, NODES, 8, ("efa",))], default=True, idle_min=7, start_timeout_s=900)
-SMALL = Queue("small", [NodeSet("c6", CPU, [], 4)], exclusive=True)
+SMALL = Queue("small", [NodeSet("c6", CPU, [], 4)])
 
 
 def cluster(*queues: Queue, **changes) -> Cluster:
@@ -66,10 +66,7 @@ def test_each_queue_has_its_own_nodes_and_its_idle_time_in_seconds():
         "NodeSet=gpu_nodes Feature=gpu_nodes",
         "NodeSet=small_nodes Feature=small_nodes",
         "PartitionName=gpu Nodes=gpu_nodes Default=YES MaxTime=INFINITE State=UP SuspendTime=420 ResumeTimeout=900",
-        (
-            "PartitionName=small Nodes=small_nodes Default=NO MaxTime=INFINITE State=UP OverSubscribe=EXCLUSIVE "
-            "SuspendTime=600 ResumeTimeout=1800"
-        ),
+        "PartitionName=small Nodes=small_nodes Default=NO MaxTime=INFINITE State=UP SuspendTime=600 ResumeTimeout=1800",
     ]
 
 
@@ -106,7 +103,7 @@ def placed(*places: tuple[str, ...]) -> Queue:
 
 def test_nodes_of_one_place_share_a_switch_while_dynamic_nodes_have_their_own_switch():
     queue = placed(("nn-1", "nn-2.a"), ("nn-1", "nn-2.a"), ("nn-1",))
-    assert topology_conf(cluster(queue, topology=Topology("tree"))).splitlines() == [
+    assert topology_conf(cluster(queue, topology=True)).splitlines() == [
         "SwitchName=cluster-gpu-p5-dynamic Nodes=gpu-dy-p5-[1-2]",
         "SwitchName=cluster-nn_1-nn_2_a-nodes Nodes=n[1-2]",
         "SwitchName=cluster-nn_1-nodes-nodes Nodes=n3",
@@ -116,17 +113,6 @@ def test_nodes_of_one_place_share_a_switch_while_dynamic_nodes_have_their_own_sw
         "SwitchName=cluster-gpu Switches=cluster-gpu-p5",
         "SwitchName=cluster-nn_1 Switches=cluster-nn_1-nn_2_a,cluster-nn_1-nodes",
         "SwitchName=cluster Switches=cluster-gpu,cluster-nn_1",
-    ]
-
-
-def test_the_nodes_of_a_rack_are_a_block_of_slurms_topology():
-    queue = placed(("rack-1",), ("rack-1",), ("rack-2",))
-    found = files(cluster(queue, topology=Topology("block", 18)))
-    assert "TopologyPlugin=topology/block\n" in found["slurm.conf"]
-    assert found["topology.conf"].splitlines()[1:] == [
-        "BlockName=cluster-rack_1 Nodes=n[1-2]",
-        "BlockName=cluster-rack_2 Nodes=n3",
-        "BlockSizes=18",
     ]
 
 

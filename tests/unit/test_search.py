@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.search.plan import Search
+from benchmarks.search.slowness import Slowness
 from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 from tools.search.figures import ALL_PAIRS_OF_EIGHT, CAUSES, Case
 from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, run, score
@@ -583,3 +584,13 @@ def test_trials_off_the_ring_cover_every_pair_but_use_no_node_twice_in_a_round(n
         search.record(fabric.answer(trials))
     assert len(tried) == nodes * (nodes - 1) // 2
     assert search.finding().culprits == ()
+
+
+@given(whole=st.floats(8.0, 10.0), ring=st.floats(9.0, 10.0), lowest=st.floats(8.0, 10.0))
+def test_a_ring_in_the_healthy_range_is_never_slow_however_slow_the_full_ring_is(whole, ring, lowest):
+    pairs = [Sample(Trial((one, other), ()), 10.0, "") for one in range(8) for other in range(one)]
+    rings = [Sample(Trial((0, 1, 2, 3), ()), ring, ""), Sample(Trial(tuple(range(8)), ()), whole, "")]
+    slowness = Slowness(8, 4, [[pairs[0]._replace(busbw_gb_s=lowest), *pairs[1:], *rings]], None, whole)
+    least = slowness.healthy * (1 - slowness.drop)
+    assert slowness.is_group_slow(tuple(range(8))) == (whole < least)
+    assert not (ring >= least and slowness.is_group_slow((0, 1, 2, 3)))

@@ -139,6 +139,7 @@ def _frame(asked: Asked, **transport: Any) -> str:
                 "hcas": list(hcas),
                 "nvlink_tx_bytes": None,
                 "events": [],
+                "uncounted_ports": [],
                 "said": {"networks": {"IB": 8}, "devices": {}, "channels": {"NET/IB/0": 4}, "gpudirect": {"GDRDMA": 4}},
                 "network": "IB",
             }
