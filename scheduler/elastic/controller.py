@@ -14,7 +14,7 @@ from scheduler import accounting_setup, node_setup, plugins, programs, slurm_con
 from scheduler.elastic import earlier_launches, handover, http_client, join, places, removed_nodes, settings, work
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.slurm import Slurm
-from scheduler.elastic.state import State, only_one
+from scheduler.elastic.state import State, UnreadableError, only_one
 from scheduler.users import controller_setup, home_folder
 from scheduler.users.refusal import RefusalError
 
@@ -157,7 +157,10 @@ def _set_up_logins(given: Dict[str, Any]) -> None:
 
 
 def _state() -> State:
-    return State.load(os.path.join(settings.FOLDER, "state.json"))
+    try:
+        return State.load(os.path.join(settings.FOLDER, "state.json"))
+    except UnreadableError as error:
+        sys.exit(str(error))
 
 
 def _tell(warning: str) -> None:

@@ -373,6 +373,14 @@ def test_nothing_is_installed_on_a_controller_from_which_another_one_has_taken_o
     assert not Path(settings.CONFIGURATION).exists()
 
 
+def test_nothing_is_installed_while_the_state_of_reconcile_cannot_be_read(machine):
+    Path(settings.FOLDER).mkdir()
+    Path(settings.FOLDER, "state.json").touch()
+    with pytest.raises(SystemExit, match=r"state\.json cannot be read, so no machine is started or terminated"):
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
+    assert not Path(settings.CONFIGURATION).exists()
+
+
 @pytest.mark.usefixtures("jobs")
 def test_changed_tags_are_refused_while_machines_have_the_old_tags(machine):
     def tagged(name: str) -> str:
