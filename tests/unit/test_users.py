@@ -495,6 +495,23 @@ def test_after_a_change_a_copy_of_the_directory_is_written_that_only_root_can_re
     assert [one.name for one in path.parent.iterdir()] == ["directory.ldif"]
 
 
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o640])
+@pytest.mark.usefixtures("cluster")
+def test_a_copy_of_the_directory_that_others_can_read_or_write_becomes_private_even_if_its_content_is_right(
+    tmp_path, monkeypatch, mode
+):
+    monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
+    path = tmp_path / "own" / "directory.ldif"
+    assert snapshot.write(str(path))
+    path.chmod(mode)
+    assert snapshot.write(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    kept = path.rename(tmp_path / "kept")
+    path.symlink_to(kept)
+    assert snapshot.write(str(path))
+    assert not path.is_symlink()
+
+
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 @pytest.mark.usefixtures("cluster")
 def test_a_copy_of_the_directory_that_users_other_than_root_can_write_is_neither_read_nor_written(tmp_path, monkeypatch, mode):
