@@ -79,7 +79,8 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     Exits with a message, before anything is written, if nodes on which jobs run would be removed and `allowed` is too small.
 
     Args:
-        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own.
+        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own, as well as the
+            folder above it.
             `allowed` has the key that allows terminations, as users type it, and its value.
             `jobs` has `home`, the mount point of the home folders, and the `folder` below it for the copy of Slurm's jobs.
             `logins`, `accounting` and `users` are optional: `logins` has id and address of each login node except this machine,
@@ -111,8 +112,7 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     place = _place(given["jobs"], before)
     given["settings"]["jobs"] = place._asdict()
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
-    os.makedirs(given["shared"], mode=0o755, exist_ok=True)
-    node_setup.give(given["shared"], given["settings"]["join"]["user"])
+    _share(given["shared"], given["settings"]["join"]["user"])
     closed = os.path.join(settings.FOLDER, work.CLOSED)
     if os.path.exists(closed):  # left by an unfinished destroy
         os.unlink(closed)
@@ -135,6 +135,13 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
         with only_one(os.path.join(settings.FOLDER, "lock"), programs.RUN_TIMEOUT_S):
             pass
         _tell(earlier_launches.adopt(cloud, wanted, _state))
+
+
+def _share(folder: str, user: str) -> None:
+    """Create a folder, and the folder above it, which also has the images that jobs import; `user` owns both."""
+    for each in (os.path.dirname(folder), folder):
+        os.makedirs(each, mode=0o755, exist_ok=True)
+        node_setup.give(each, user)
 
 
 def _refuse_other_tags(before: Optional[settings.Settings], wanted: settings.Settings, state: State) -> None:
