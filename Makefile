@@ -42,7 +42,7 @@ logs: setup ## pack outputs, first-boot logs and the runs kept on the head node 
 	@$(RUN) logs
 
 clear: ## remove what rehearsals left: hosts, networks, planted faults, state and records; records of real machines stay
-	@python3 -m rehearsal.entry.clear && python3 -m tools.clear_records
+	@python3 -m tools.clear_records
 
 preview: setup ## show the expected bandwidth and what `up` would do; JSON=1 prints JSON
 	@$(RUN) preview $(if $(JSON),--json,--suppress-outputs)

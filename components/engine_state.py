@@ -21,6 +21,11 @@ def this_stack() -> str:
     return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
+def folder_name() -> str:
+    """Return the name of the stack's folders on a file system that several stacks may share."""
+    return f"{pulumi.get_project()}.{pulumi.get_stack()}"
+
+
 def ids_in_state() -> frozenset[str]:
     """Return the vendor's ids of all resources in the stack's state, including resources that are being replaced.
 

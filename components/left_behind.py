@@ -24,8 +24,9 @@ _WHY = (
     "Nothing is created without the look-up, because a machine that a killed update left running would be billed in addition "
     "to the new machine."
 )
-#: Environment variable with the path of a file for tools/take_in.py. If a resource is about to be created, but exactly one
-#: machine that the state lacks already runs for the resource, the file gets one line of JSON, [URN, id].
+#: Environment variable with the path of a file for tools/take_in.py. If a resource is about to be created, but a machine that
+#: the state lacks already runs for the resource, the file gets a line of JSON, [URN, id]. If several such machines run, the
+#: preview by tools/take_in.py writes a line for each, and an update writes none, because none of them can be imported.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 
@@ -65,8 +66,8 @@ def never_twice(
         strange = [one for one in found if one.id not in known]
         if not strange:
             return
-        if len(strange) == 1:
-            _note(args.urn, strange[0].id)
+        if len(strange) == 1 or looked_for():
+            _note(args.urn, strange)
         if looked_for():
             return
         raise pulumi.RunError(_refusal(strange))
@@ -97,7 +98,7 @@ def looked_for() -> bool:
     return pulumi.runtime.is_dry_run() and NOTED in os.environ
 
 
-def _note(urn: str, its_id: str) -> None:
+def _note(urn: str, strange: Sequence[LeftBehind]) -> None:
     if NOTED in os.environ:
         with Path(os.environ[NOTED]).open("a", encoding="utf-8") as target:
-            target.write(json.dumps([urn, its_id]) + "\n")
+            target.writelines(json.dumps([urn, one.id]) + "\n" for one in strange)

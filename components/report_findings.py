@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
@@ -62,9 +63,20 @@ async def look_up_or_refuse(find: Callable[[], Awaitable[_T]], what: str, right:
         ) from None
 
 
+#: The words before the service's message: the engine's; those of pulumi-terraform-bridge (`invoking aws:ec2/getAmi:getAmi: 1
+#: error occurred:`, and the error in a line of its own); those of AWS's SDK (smithy-go; `api error` only before codes that the
+#: SDK does not know).
+_BEFORE = (
+    r" returned an error: ",
+    r"\d+ errors? occurred:\s+\* ",
+    r"RequestID: [^,\s]+, (?:HostID: [^,\s]+, )?",
+    r"api error ",
+)
+
+
 def reason(error: Exception) -> str:
     """Return the service's message about a failed look-up; the name of the error's class if there is no message."""
     text = str(error)
-    for before in (" returned an error: ", "api error "):
-        text = text.partition(before)[2] or text
+    for before in _BEFORE:
+        text = re.split(before, text, maxsplit=1)[-1]
     return (text.strip().splitlines() or [type(error).__name__])[0].rstrip(".")

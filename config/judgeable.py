@@ -46,14 +46,15 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
 def measured(stack: Stack) -> tuple[str, Shape | None, int]:
     """Return the path of the key that names the measured machines, their row of the catalogue, and their number.
 
-    The row is None, and the number 0, if the machines report their own hardware. The number is also 0 if a job
-    starts the machines.
+    If a job starts the machines, the number is that of the test job. The row is None, and the number 0, if the machines report
+    their own hardware. The number is also 0 if nothing could be measured.
     """
     wanted: Any = stack.wanted
+    nodes = stack.sizes.get(stack.pool) or stack.startable.get(stack.pool, 0)
     if stack.target == "oci":
-        return next((f"{path}.shape", pool.row, pool.nodes) for path, pool in wanted.located if pool.name == stack.pool)
+        return next((f"{path}.shape", pool.row, nodes) for path, pool in wanted.located if pool.name == stack.pool)
     if stack.target == "aws":
-        return next((f"{path}.type", one.row, len(one.numbers)) for path, key, one in wanted.located if key == stack.pool)
+        return next((f"{path}.type", one.row, nodes) for path, key, one in wanted.located if key == stack.pool)
     if stack.target == "kubernetes":
         return "kubernetes.nodes", None, 0
     return "hosts.shape", wanted.row, len(wanted.machines) if wanted.row else 0

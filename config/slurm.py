@@ -173,6 +173,9 @@ def entry_script(folder: str, pool: str) -> str:
     return f"{folder}/entry-test-{pool}.sh"
 
 
-def job_folder(home: str) -> str:
-    """Return the folder of the test job's files, on the file system mounted at `home`; empty if `home` is empty."""
-    return f"{home.rstrip('/')}/.busbar" if home else ""
+def job_folder(home: str, stack: str) -> str:
+    """Return the folder of the test job's files, on the file system mounted at `home`; empty if `home` is empty.
+
+    `stack` names the stack (PROJECT.STACK): stacks that share a file system have a folder each.
+    """
+    return f"{home.rstrip('/')}/.busbar/{stack}" if home else ""

@@ -5,8 +5,9 @@
 DOOR is a command that runs another command, as rehearsal/enter does: it is put in front of the engine's preview and refresh.
 
 A preview by the stack's own program lists the resources that an update would create, and finds which of these resources are
-machines of which exactly one already runs (components/left_behind.py). These machines are added to the state with the vendor's
-ids, a refresh reads their other properties, and the next update or destroy sees them.
+machines that already run (components/left_behind.py). These machines are added to the state with the vendor's ids, a refresh
+reads their other properties, and the next update or destroy sees them. If several machines run for one resource, nothing is
+imported, because the state can have only one of them.
 
 The engine's own `refresh --import-pending-creates` does not work: the snapshot after the refresh does not have the resources
 whose ids were given, and no longer has their pending operations either (pulumi 3.259.0: the option changes the type of these
@@ -20,7 +21,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,25 @@ from tools.stack_commands import RefusedError, ended
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 
-def found(steps: list[Mapping[str, Any]], ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def found(steps: list[Mapping[str, Any]], noted: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     """Return the resources that an update with these `steps` would create although their machines already run.
 
-    `ids` has the ids of the running machines by URN. Resources that the update would replace are not included: the state
+    `noted` has URN and id of each running machine. Resources that the update would replace are not included: the state
     already has them.
+
+    Raises:
+        RefusedError: several machines run for one resource.
     """
-    return [
-        {"outputs": {}, **one["newState"], "id": ids[one["urn"]]}
-        for one in steps
-        if one["op"] == "create" and one["urn"] in ids
-    ]
+    ids = {urn: [its for one, its in noted if one == urn] for urn, _ in noted}
+    created = [one for one in steps if one["op"] == "create" and one["urn"] in ids]
+    several = [ids[one["urn"]] for one in created if len(ids[one["urn"]]) > 1]
+    if several:
+        raise RefusedError(
+            f"{'; '.join(' and '.join(each) for each in several)} run for one resource of this stack, which can have only one "
+            "machine; nothing was imported. All these machines are billed. Terminate all but one by hand, then type the same "
+            "command again"
+        )
+    return [{"outputs": {}, **one["newState"], "id": ids[one["urn"]][0]} for one in created]
 
 
 def taken(deployment: Mapping[str, Any], resources: list[dict[str, Any]]) -> dict[str, Any]:
@@ -55,7 +64,8 @@ def take_in(stack: str, file: str, door: list[str]) -> list[str]:
     """Import the machines that a killed update created; return a sentence for each.
 
     Raises:
-        RefusedError: the engine or the program refused. The state is unchanged, unless the refresh at the end was refused.
+        RefusedError: the engine or the program refused, or several machines run for one resource. The state is unchanged,
+            unless the refresh at the end was refused.
     """
     which = ["--stack", stack]
     where = [*which, *(["--config-file", file] if file else []), "--non-interactive"]
@@ -63,7 +73,7 @@ def take_in(stack: str, file: str, door: list[str]) -> list[str]:
         note, state = Path(folder) / "left-behind", Path(folder) / "state.json"
         note.touch()
         steps = json.loads(_engine(["preview", "--json", *where], door, {NOTED: str(note)})).get("steps", [])
-        resources = found(steps, dict(json.loads(line) for line in note.read_text().splitlines()))
+        resources = found(steps, [json.loads(line) for line in note.read_text().splitlines()])
         if not resources:
             return []
         exported = json.loads(_engine(["stack", "export", *which]))

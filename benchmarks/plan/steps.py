@@ -34,7 +34,7 @@ MNNVL = "NCCL_MNNVL_ENABLE"
 _NVL_BYTES = 16 * 1024**3
 #: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives such a plan a gate on real hardware,
 #: and plans that small are usually a rehearsal's.
-_LEAST_FOR_NVL_BYTES = 512 * 1024**2
+LEAST_FOR_NVL_BYTES = 512 * 1024**2
 #: Names of the two steps that take looks (short measurements of the deciding size): one early, one at the end.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
 #: At most this many operations are timed in one look.
@@ -108,7 +108,7 @@ def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
     NVLink must join the nodes, the nodes must fit in one rack, a limit for the plan's collective must be known, and the plan's
     largest size must be 512 MiB or more.
     """
-    whole = plan.collective in gpus.RACK_SHARES and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
+    whole = plan.collective in gpus.RACK_SHARES and plan.end_bytes >= LEAST_FOR_NVL_BYTES
     return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole
 
 

@@ -36,6 +36,8 @@ from benchmarks.runner import (
 )
 from benchmarks.runner.refusal import Refusal
 
+#: A step does not start if less time than this is left (s): it would be stopped, and its ranks would be named as lagging.
+_LEAST_S = 1.0
 #: NCCL's variable with the interfaces for its sockets; after "=", the names are exact.
 SOCKETS = "NCCL_SOCKET_IFNAME"
 _INVENTORY_TIMEOUT_S = 90
@@ -190,7 +192,11 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
             ran.steps.append(dict(_about(step), failed=f"did not run, because the step {request.deciding} returned nothing"))
             continue
         shown.begin(number)
-        found, run = _step(request, step, max(left_s, 1.0), here, shown.see)
+        if left_s < _LEAST_S:
+            why = f"did not run, because the time limit of {request.timeout_s} s was used up"
+            found, run = dict(_about(step), failed=why), None  # type: Dict[str, Any], Optional[program_run.Run]
+        else:
+            found, run = _step(request, step, left_s, here, shown.see)
         if run is None:
             say(str(found["failed"]))
         ran.steps.append(found)

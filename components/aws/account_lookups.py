@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pulumi
 from pulumi_aws import cloudcontrol
 
 from catalogue.aws.permissions import LOOKUPS
-from components.report_findings import look_up
+from components.report_findings import look_up, reason
 
 _T = TypeVar("_T")
-#: How the provider reports a missing resource: error codes of the services, and the provider's own messages
-#: (internal/tfresource/not_found_error.go).
-_MISSING = ("NotFound", "NoSuchResource", "NoSuchEntity", "returned no results", "couldn't find resource", "no matching ")
+#: How the provider reports a missing resource: with a service's error code at the beginning of the message, or with words of
+#: its own (internal/tfresource/not_found_error.go) at the beginning or after a colon.
+_MISSING = re.compile(
+    r"[\w.]*(NotFound|NoSuchResource|NoSuchEntity)(Exception)?:( |$)"
+    r"|(.*: )?([Yy]our )?(query returned no results|couldn't find resource|no matching )"
+)
 
 
 def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
@@ -36,8 +41,13 @@ def there(question: Callable[[], _T]) -> _T | None:
 
 
 def is_missing(error: Exception) -> bool:
-    """Tell whether the message of a failed look-up says that a resource is missing."""
-    return any(words in str(error) for words in _MISSING)
+    """Tell whether the message of a failed look-up says that a resource is missing.
+
+    `ask` adds to the message what was looked up, which may contain any name that a user chose, so the message without this
+    addition is judged.
+    """
+    said = error.__context__ if isinstance(error, pulumi.RunError) else error
+    return isinstance(said, Exception) and _MISSING.match(reason(said)) is not None
 
 
 def resource(kind: str, name: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from components.aws.launch_inputs import LaunchInputs
 from components.aws.login_node import LoginNode
 from components.aws.network import Network
 from components.aws.storage import Storage
+from components.engine_state import folder_name
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
 from components.reach import Access, Machine, Reach, Ssh
 from components.slurm.controller import Controller
@@ -125,7 +126,8 @@ def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts ma
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
     shape = machines.row
     queue = wanted.queue_of(key)
-    folder, image, starts = job_folder(wanted.storage.home_mount), wanted.ranks_run_in, wanted.slurm and machines.dynamic
+    folder = job_folder(wanted.storage.home_mount, folder_name())
+    image, starts = wanted.ranks_run_in, wanted.slurm and machines.dynamic
     return PlannedSet(
         name=key,
         nodes=len(machines.numbers),

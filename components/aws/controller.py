@@ -9,6 +9,7 @@ import pulumi
 from components.aws.compute import Pool
 from components.aws.launch_inputs import STACK_TAG, slurms_stack
 from components.aws.login_node import LoginNode
+from components.engine_state import folder_name
 from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet, Submitting
 from config.aws.model import Aws, Machines
@@ -49,7 +50,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         cloud=pulumi.Output.from_input(cloud),
         user=wanted.family.login,
         home=wanted.storage.home_mount,
-        shared=job_folder(wanted.storage.home_mount),
+        shared=job_folder(wanted.storage.home_mount, folder_name()),
         logins=[Submitting(one.machine, one.instance_id, one.private_address) for one in people],
         needed=[*pools.values(), *needed],
     )

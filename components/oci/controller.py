@@ -9,6 +9,7 @@ import pulumi
 
 from catalogue.oci.permissions import CONTROLLER
 from catalogue.oci.processors import PROCESSORS
+from components.engine_state import folder_name
 from components.oci.login_node import LoginNode
 from components.oci.pool import Pool
 from components.oci.preflight import Place
@@ -108,7 +109,7 @@ def started(  # noqa: PLR0913 - each part of a cluster is an argument
         cloud=cloud,
         user=pools[0].wanted.family.login,
         home=wanted.storage.home_mount,
-        shared=job_folder(wanted.storage.home_mount),
+        shared=job_folder(wanted.storage.home_mount, folder_name()),
         logins=[Submitting(one.machine, one.instance_id, one.private_address) for one in people],
         needed=[*rights.resources, *(one.made.configuration for one in pools), *needed],
     )

@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 from pulumi_oci import core
 
+from components.engine_state import folder_name
 from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.left_behind import never_twice
 from components.oci.launch import LaunchInputs, details, tags
@@ -119,7 +120,8 @@ class Pool(pulumi.ComponentResource):
 
 def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
     """Return the nodes of `pool` as far as they are known before anything exists."""
-    folder, image, starts = job_folder(wanted.storage.home_mount), wanted.ranks_run_in, wanted.slurm and pool.dynamic
+    folder = job_folder(wanted.storage.home_mount, folder_name())
+    image, starts = wanted.ranks_run_in, wanted.slurm and pool.dynamic
     return PlannedSet(
         name=pool.name,
         nodes=pool.nodes,

@@ -13,6 +13,7 @@ from pulumi_command import remote
 
 from cloudinit.steps import MARK as BOOTED
 from components.after import after
+from components.engine_state import folder_name
 from components.kept_programs import kept
 from components.reach import Machine, last_line, to_machine
 from config.slurm import Scheduler, entry_script
@@ -204,7 +205,7 @@ class Controller(pulumi.ComponentResource):
             "units": {"slurmctld.service": units.units(address)["slurmctld.service"]},
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
-            "jobs": {"home": home, "folder": f"{home.rstrip('/')}/.busbar-slurm/{pulumi.get_project()}.{pulumi.get_stack()}"},
+            "jobs": {"home": home, "folder": f"{home.rstrip('/')}/.busbar-slurm/{folder_name()}"},
             "allowed": [f"{self._cloud}.allowReplace", allowed],
         }
         if logins:

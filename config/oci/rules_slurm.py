@@ -68,15 +68,16 @@ def slurm_home_region(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-fallback-domains", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Fallback domains of a pool without dynamic nodes, or fallback domains in which Slurm could not start the pool's nodes."""
+    """Fallback domains of a pool without dynamic nodes, a domain that is tried twice, or one that cannot start the nodes."""
+    own = facts.domain(wanted.availability_domain, frozenset(pool.shape for pool in wanted.pools))
     for path, pool in wanted.located:
         at, names = f"{path}.fallbackDomains", pool.fallback_domains
         if names and not pool.dynamic:
             yield Breach(at, f"is {', '.join(names)}, but the pool has no dynamic nodes; static nodes start in one domain only")
-        twice = next((one for one in names if names.count(one) > 1 or one == wanted.availability_domain), None)
+        twice = next((one for one in names if names.count(one) > 1 or one == own), None)
         if twice is not None:
             yield Breach(
-                at, f"has {twice} twice, or repeats oci.availabilityDomain, which is tried first; name each domain once"
+                at, f"has {twice} twice, or repeats the stack's availability domain, which is tried first; name each one once"
             )
     if not any(pool.fallback_domains for _, pool in wanted.located):
         return
@@ -108,7 +109,7 @@ def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-software", ERROR, "catalogue/oci/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)
 def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Images whose repositories have no Slurm, or another version of Slurm than the controller's."""
+    """Images of the login node or of dynamic nodes without Slurm 22.05 or later, or dynamic nodes with another version."""
     if wanted.slurm is None:
         return
     own = wanted.login.family.slurm

@@ -15,6 +15,7 @@ import json
 import os
 import secrets
 import string
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +42,11 @@ def _key(world: Path) -> bytes:
     folder.chmod(0o700)
     file = folder / _KEY
     if not file.exists():
-        fresh = folder / f"{_KEY}.{os.getpid()}"
-        fresh.touch(0o600)
-        fresh.write_bytes(secrets.token_bytes(32))
-        with contextlib.suppress(FileExistsError):  # another process was faster; the other process's key is used
-            os.link(fresh, file)
-        fresh.unlink()
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{_KEY}.") as fresh:  # mode 0600
+            fresh.write(secrets.token_bytes(32))
+            fresh.flush()
+            with contextlib.suppress(FileExistsError):  # another process was faster; the other process's key is used
+                os.link(fresh.name, file)
     return file.read_bytes()
 
 

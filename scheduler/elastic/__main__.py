@@ -17,7 +17,7 @@ from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.oci import Oci
 from scheduler.elastic.slurm import Slurm
-from scheduler.elastic.state import State, only_one
+from scheduler.elastic.state import State, UnreadableError, only_one
 from scheduler.elastic.work import CLOSED, Work
 from scheduler.programs import RUN_TIMEOUT_S
 from scheduler.users.refusal import RefusalError
@@ -91,7 +91,11 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
         if not mine:
             print("another run is at work and carries out the requests")
             return 0
-        state = State.load(os.path.join(settings.FOLDER, "state.json"))
+        try:
+            state = State.load(os.path.join(settings.FOLDER, "state.json"))
+        except UnreadableError as error:
+            print(error, file=sys.stderr)
+            return 1
         joins, reaches, asks = join.over_ssh(known.join), join.reaches(known.join), join.asks(known.join)
         reconcile.once(Work(known, state, folder, Slurm(), cloud, joins, reach=reaches, ask=asks))
     return 0
@@ -123,7 +127,7 @@ def _started() -> List[str]:
     """Return the ids of the machines that `reconcile` remembers; none if its state cannot be read."""
     try:
         return State.load(os.path.join(settings.FOLDER, "state.json")).machines
-    except (OSError, ValueError, KeyError):
+    except UnreadableError:
         return []
 
 

@@ -14,7 +14,7 @@ from scheduler import accounting_setup, node_setup, plugins, programs, slurm_con
 from scheduler.elastic import earlier_launches, handover, http_client, join, places, removed_nodes, settings, work
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.slurm import Slurm
-from scheduler.elastic.state import State, only_one
+from scheduler.elastic.state import State, UnreadableError, only_one
 from scheduler.users import controller_setup, home_folder
 from scheduler.users.refusal import RefusalError
 
@@ -79,7 +79,8 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     Exits with a message, before anything is written, if nodes on which jobs run would be removed and `allowed` is too small.
 
     Args:
-        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own.
+        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own, as well as the
+            folder above it.
             `allowed` has the key that allows terminations, as users type it, and its value.
             `jobs` has `home`, the mount point of the home folders, and the `folder` below it for the copy of Slurm's jobs.
             `logins`, `accounting` and `users` are optional: `logins` has id and address of each login node except this machine,
@@ -111,8 +112,7 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     place = _place(given["jobs"], before)
     given["settings"]["jobs"] = place._asdict()
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
-    os.makedirs(given["shared"], mode=0o755, exist_ok=True)
-    node_setup.give(given["shared"], given["settings"]["join"]["user"])
+    _share(given["shared"], given["settings"]["join"]["user"])
     closed = os.path.join(settings.FOLDER, work.CLOSED)
     if os.path.exists(closed):  # left by an unfinished destroy
         os.unlink(closed)
@@ -137,6 +137,13 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
         _tell(earlier_launches.adopt(cloud, wanted, _state))
 
 
+def _share(folder: str, user: str) -> None:
+    """Create a folder, and the folder above it, which also has the images that jobs import; `user` owns both."""
+    for each in (os.path.dirname(folder), folder):
+        os.makedirs(each, mode=0o755, exist_ok=True)
+        node_setup.give(each, user)
+
+
 def _refuse_other_tags(before: Optional[settings.Settings], wanted: settings.Settings, state: State) -> None:
     """Refuse to change the tags, which contain the names of cluster and stack, while machines with the former tags exist.
 
@@ -157,7 +164,10 @@ def _set_up_logins(given: Dict[str, Any]) -> None:
 
 
 def _state() -> State:
-    return State.load(os.path.join(settings.FOLDER, "state.json"))
+    try:
+        return State.load(os.path.join(settings.FOLDER, "state.json"))
+    except UnreadableError as error:
+        sys.exit(str(error))
 
 
 def _tell(warning: str) -> None:

@@ -18,6 +18,17 @@ _LOCK_POLL_S = 0.2
 SCHEMA = 1
 
 
+class UnreadableError(Exception):
+    """The state's file exists but cannot be used; the text names the file, the reason and the remedy."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"{path} cannot be read, so no machine is started or terminated, and machines that run are billed: {why}. If the "
+            f"file cannot be repaired, `sudo mv {path} {path}.unreadable` on the controller: then all machines of dynamic "
+            "nodes are terminated, and Slurm requeues their jobs"
+        )
+
+
 class Batch:
     """One launch: machines of one set that one call starts.
 
@@ -111,18 +122,27 @@ class State:
 
     @classmethod
     def load(cls, path: str) -> "State":
-        """Return the state in `path`; an empty state if there is no such file."""
+        """Return the state in `path`; an empty state if there is no such file.
+
+        Raises:
+            UnreadableError: the file cannot be read, or is not a state that these programs wrote.
+        """
         state = cls(path)
-        if not os.path.exists(path):
+        try:
+            with open(path, encoding="utf-8") as source:
+                given = json.load(source)
+            if given.pop("schema") != SCHEMA:
+                raise UnreadableError(path, "another version of these programs wrote it")
+            for token, fields in given.pop("batches").items():
+                batch = Batch(token, "", "", [], 0)
+                batch.__dict__.update(fields)
+                state.batches[token] = batch
+        except FileNotFoundError:
             return state
-        with open(path, encoding="utf-8") as source:
-            given = json.load(source)
-        if given.pop("schema") != SCHEMA:
-            raise ValueError(f"{path} was written by another version of these programs")
-        for token, fields in given.pop("batches").items():
-            batch = Batch(token, "", "", [], 0)
-            batch.__dict__.update(fields)
-            state.batches[token] = batch
+        except (OSError, ValueError) as error:
+            raise UnreadableError(path, str(error)) from error
+        except (AttributeError, KeyError, TypeError) as error:
+            raise UnreadableError(path, "it is not JSON that these programs wrote") from error
         state.__dict__.update(given)
         return state
 

@@ -50,6 +50,7 @@ def add(wanted: Wanted, its: Settings) -> User:
             f"user {wanted.name}: {path} exists and belongs to uid {owner}; give that uid with --uid to return the "
             "folder to its user, or move the folder away"
         )
+    _refuse_former(wanted, its.home)
     user = User(wanted.name, uid, wanted.gid, wanted.full_name, path, wanted.shell)
     if owner == -1:
         home.make(user, keys, wanted.own_key)
@@ -136,12 +137,22 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
         )
 
 
+def _refuse_former(wanted: Wanted, homes: str) -> None:
+    """Refuse a uid that the user asked for if it owns the home folder of another name: the new user could read that home."""
+    of = sorted(name for name, uid in home.owners(homes).items() if uid == wanted.uid and name != wanted.name)
+    if of:
+        raise RefusalError(
+            f"--uid {wanted.uid}: it owns {homes}/{of[0]}, the home of a former user; give another uid, or give that folder "
+            "another owner first"
+        )
+
+
 def _next_uid(known: Dict[str, User], homes: str) -> int:
     """Return the number after the largest id up to `MOST` of all users and of all owners of home folders.
 
     The id of a former user whose home folder remains is not used again, because the new user would own that folder.
     """
-    used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
+    used = [one.uid for one in known.values()] + list(home.owners(homes).values()) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
         raise RefusalError(f"--uid: no uid up to {accepted.MOST} is above all used uids; give a free uid")

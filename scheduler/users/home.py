@@ -5,7 +5,7 @@ import pwd
 import shutil
 import subprocess
 import sys
-from typing import List
+from typing import Dict, List
 
 from scheduler.users.directory import User
 from scheduler.users.refusal import RefusalError
@@ -87,10 +87,10 @@ def owner(path: str) -> int:
     return os.lstat(path).st_uid
 
 
-def owners(folder: str) -> List[int]:
+def owners(folder: str) -> Dict[str, int]:
     """Return the owner's uid of each entry of `folder`, which contains the home folders, also those of deleted users."""
     with os.scandir(folder) as found:
-        return [each.stat(follow_symlinks=False).st_uid for each in found]
+        return {each.name: each.stat(follow_symlinks=False).st_uid for each in found}
 
 
 def _copy(source: str, target: str) -> None:

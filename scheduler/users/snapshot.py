@@ -14,10 +14,12 @@ from scheduler.users.ldif import Entry
 from scheduler.users.refusal import RefusalError
 
 _ROOT = 0
+#: Permissions of the copy.
+_PRIVATE = 0o600
 
 
 def write(path: str) -> bool:
-    """Write the directory's entries to `path`, unless the file already has them; return whether it was written.
+    """Write the directory's entries to `path`, unless the file already has them and is private; return whether it was written.
 
     Raises:
         OSError: the file could not be written.
@@ -27,11 +29,11 @@ def write(path: str) -> bool:
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     refuse_others(folder)
-    if os.path.exists(path):
+    if _is_private(path):
         with open(path, "rb") as source:
             if source.read() == text:
                 return False
-    durable.replace(path, text, 0o600)
+    durable.replace(path, text, _PRIVATE)
     return True
 
 
@@ -47,6 +49,15 @@ def read(path: str) -> List[Entry]:
         refuse_others(each)
     with open(path, encoding="utf-8") as source:
         return ldif.entries_of(source.read())
+
+
+def _is_private(path: str) -> bool:
+    """Tell whether there is a file that only root can read and write."""
+    try:
+        its = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(its.st_mode) and stat.S_IMODE(its.st_mode) == _PRIVATE and its.st_uid == _ROOT
 
 
 def refuse_others(path: str) -> None:

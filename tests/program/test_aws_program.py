@@ -37,6 +37,7 @@ from benchmarks.launch.protocol import BuildLine
 from benchmarks.launch.protocol import Node as RunnerNode
 from benchmarks.plan.ranks import Place, exports, launch
 from catalogue.aws.instances import INSTANCES
+from components.aws import account_lookups
 from components.aws.groups import Groups
 from components.aws.iam import partition
 from components.inventory import Machine, Node
@@ -1099,7 +1100,10 @@ def test_unless_the_rule_is_suppressed_a_stack_that_breaks_a_rule_is_refused_bef
 class Refused(FailedInvoke):
     """The engine's error for a resource that does not exist."""
 
-    words = "ResourceNotFoundException"
+    words = (
+        "operation error CloudControl: GetResource, https response error StatusCode: 400, RequestID: 1b6c, "
+        "ResourceNotFoundException: Resource of type 'AWS::X' with identifier 'x' was not found"
+    )
 
 
 def controlled(**by_kind: dict[str, Any]) -> dict[str, Any]:
@@ -1241,6 +1245,31 @@ class Denied(Refused):
     """The engine's error for a look-up that the caller has no permission for."""
 
     words = "api error UnauthorizedOperation: You are not authorized to perform this"
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ("api error InvalidSubnetID.NotFound: The subnet ID 'x' does not exist", True),
+        ("operation error IAM: X, https response error StatusCode: 404, RequestID: 1b6c, NoSuchEntity: no such profile", True),
+        ("operation error SSM: X, https response error StatusCode: 400, RequestID: 1, HostID: a/=, ParameterNotFound: ", True),
+        ("invoking aws:ec2/getSubnet:getSubnet: 1 error occurred:\n\t* no matching EC2 Subnet found\n\n", True),
+        ("invoking aws:x:x: 1 error occurred:\n\t* reading IAM Instance Profile (x): couldn't find resource\n\n", True),
+        ("Your query returned no results. Please change your search criteria and try again.", True),
+        ("api error AccessDenied: not authorized to perform iam:GetInstanceProfile on x.NotFound, NoSuchEntity", False),
+        ("reading IAM Instance Profile (NotFound): api error AccessDenied: no", False),
+        ("reading IAM Instance Profile (NoSuchEntity): empty result", False),
+    ],
+)
+def test_only_a_services_code_or_the_providers_own_words_say_that_a_resource_is_missing(said, missing):
+    def fails() -> None:
+        raise ValueError(f"invocation of aws:x:x returned an error: {said}")
+
+    for question in (fails, lambda: account_lookups.ask("no matching NotFound: x", "ec2/getSubnet:getSubnet", fails)):
+        with pytest.raises((ValueError, pulumi.RunError)) as failed:
+            question()
+        assert account_lookups.is_missing(failed.value) is missing
+    assert "error occurred" not in str(failed.value)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dev_stack import LINES
 from components import left_behind
 from components.oci.tagged_machines import networks_named
 from tools import take_in
+from tools.stack_commands import RefusedError
 
 #: A cluster network with the name and the tags that the program sets, as the first test checks.
 NETWORK = {
@@ -93,9 +94,13 @@ def test_a_preview_also_refuses_a_second_network_and_notes_the_id_of_the_first_n
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     asked(hook)
     assert json.loads((tmp_path / "note").read_text()) == [URN, NETWORK["id"]]
+    (tmp_path / "note").unlink()
     account.append(NETWORK | {"id": "ocid1.clusternetwork.oc1..another"})
     asked(hook)
-    assert len((tmp_path / "note").read_text().splitlines()) == 1, "of two networks, nobody knows which one the update created"
+    noted = [tuple(json.loads(line)) for line in (tmp_path / "note").read_text().splitlines()]
+    assert noted == [(URN, NETWORK["id"]), (URN, "ocid1.clusternetwork.oc1..another")]
+    with pytest.raises(RefusedError, match=f"^{NETWORK['id']} and ocid1.clusternetwork.oc1..another run for one resource of"):
+        take_in.found([{"op": "create", "urn": URN, "newState": {}}], noted)
 
 
 def test_without_preflight_only_an_update_asks_the_account_for_machines_left_behind(account):
@@ -169,16 +174,18 @@ def test_on_aws_a_second_login_node_of_this_stack_is_refused_and_nodes_of_other_
         asked(HOOKS["cluster-login-instance-never-twice"])
 
 
-def test_the_refusal_says_to_terminate_one_of_two_running_networks_by_hand(account):
+def test_the_refusal_says_to_terminate_one_of_two_running_networks_by_hand(account, monkeypatch, tmp_path):
+    monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     run_program(LINES)
     account += [NETWORK, NETWORK | {"id": "ocid1.clusternetwork.oc1..another"}]
     said = r"run under this stack's name but are not in its state: .* Terminate all machines but one by hand; `python -m tools"
     with pytest.raises(pulumi.RunError, match=said):
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+    assert not (tmp_path / "note").exists(), "an update whose machines cannot be imported must not call the import tool"
 
 
 def test_the_import_takes_running_machines_that_an_update_would_create_but_not_machines_that_an_update_would_replace():
-    ids = {URN: "ocid1", "urn:replaced": "ocid2", "urn:gone": "ocid3"}
+    ids = [(URN, "ocid1"), ("urn:replaced", "ocid2"), ("urn:replaced", "ocid4"), ("urn:gone", "ocid3")]
     new = {"urn": URN, "custom": True, "inputs": {"a": 1}}
     steps = [
         {"op": "create", "urn": URN, "newState": new},

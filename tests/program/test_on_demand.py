@@ -178,7 +178,7 @@ def test_the_controller_gets_slurms_files_and_the_settings_to_launch_nodes(on_de
     assert (one["dynamic"], one["spec"]["configuration"]) == (4, "ocid1.cluster-pool-gpu-configuration.oc1..id")
     cloud = sent["settings"]["cloud"]
     assert (cloud["name"], cloud["region"], cloud["tags"]["busbar-stack"]) == ("oci", "us-rehearsed-1", "dev/slurm")
-    assert sent["shared"] == "/home/.busbar"
+    assert sent["shared"] == "/home/.busbar/busbar.dev"
 
 
 def test_changed_tags_of_the_user_do_not_hide_running_machines_from_the_controller():
@@ -269,8 +269,8 @@ def test_the_job_script_asks_slurm_for_the_nodes_and_gpus_of_the_plan(on_demand)
     for word in ("--nodes=2", "--partition=compute", "--gres=gpu:8", "--exclusive", "--constraint=gpu"):
         assert f"#SBATCH {word}" in said["create"], word
     job = json.loads(said["stdin"])
-    assert (job["nodes"], job["keep"]) == (2, "/home/.busbar")
-    assert job["build"]["source"]["path"].startswith("/home/.busbar/busbar-nccl-tests-")
+    assert (job["nodes"], job["keep"]) == (2, "/home/.busbar/busbar.dev")
+    assert job["build"]["source"]["path"].startswith("/home/.busbar/busbar.dev/busbar-nccl-tests-")
 
 
 def test_a_new_run_number_leaves_the_job_script_unchanged_and_reads_the_newest_result_of_the_job(on_demand):
@@ -302,13 +302,13 @@ def test_with_an_entry_test_the_controller_calls_the_program_that_the_update_wri
     engine = program(slurm={"entryTest": True, "entryTimeout": "20 min"})
     sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
     (one,) = sent["settings"]["sets"].values()
-    assert (one["entry_script"], one["entry_timeout_s"]) == ("/home/.busbar/entry-test-gpu.sh", 1200)
+    assert (one["entry_script"], one["entry_timeout_s"]) == ("/home/.busbar/busbar.dev/entry-test-gpu.sh", 1200)
     assert "ResumeTimeout=3060\n" in sent["files"]["slurm.conf"], "slurmd starts only after the entry test"
     wrote = given(engine, "acceptance-job-entry-gpu")
-    assert "mv /home/.busbar/entry-test-gpu.sh.new /home/.busbar/entry-test-gpu.sh" in wrote["create"]
+    assert "mv /home/.busbar/busbar.dev/entry-test-gpu.sh.new /home/.busbar/busbar.dev/entry-test-gpu.sh" in wrote["create"]
     test = load(EntryTest, json.loads(wrote["stdin"]))
     assert (test.timeout_s, test.build.nodes) == (1140, [])
-    assert test.build.source.path.startswith("/home/.busbar/busbar-nccl-tests-")
+    assert test.build.source.path.startswith("/home/.busbar/busbar.dev/busbar-nccl-tests-")
     assert test.limits[0].busbw_gb_s > test.limits[-1].busbw_gb_s > 0
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -288,6 +290,23 @@ def test_a_request_whose_body_was_changed_after_signing_is_refused(account: Acco
     whole = seen[-1]
     assert answer(whole).status == 200
     assert answer(Request(whole.method, whole.target, whole.headers, whole.body + b"&MaxResults=7")).status == 401
+
+
+def test_two_processes_that_create_a_worlds_key_at_the_same_time_use_the_same_key(tmp_path, monkeypatch):
+    """Two threads have the same process id; so may processes of different hosts."""
+    both, genuine = Barrier(2), sessions.secrets.token_bytes
+
+    def slow(count: int) -> bytes:
+        both.wait(10)
+        return genuine(count)
+
+    monkeypatch.setattr(sessions.secrets, "token_bytes", slow)
+    with ThreadPoolExecutor(2) as pool:
+        issued = [*map(json.loads, pool.map(lambda host: sessions.issue(tmp_path, host, ROLE, 0), ("i-1", "i-2")))]
+    found = [sessions.opened(tmp_path, one["AccessKeyId"], one["Token"]) for one in issued]
+    assert [one and one.instance for one in found] == ["i-1", "i-2"]
+    (file,) = (tmp_path / "identities").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_expired_credentials_are_refused(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,8 @@ def test_machines_with_a_slow_fabric_never_join_and_sinfo_shows_their_busbw_befo
     stage, _ = built
     # The fault slows machines that start from now on; machines that already run keep their speed.
     stage.faults(*({"kind": "slow_host", "host": index, "factor": 0.3} for index in range(10)))
-    job = stage.on_host("cd /home/.busbar && sbatch --parsable --nodes=2 --constraint=dynamic --wrap true").strip()
+    words = "sbatch --parsable --nodes=2 --constraint=dynamic --wrap true"
+    job = stage.on_host(f"cd /home/.busbar/busbar.{stage.stack} && {words}").strip()
     said = until(stage, "sinfo -h -R -N -o '%200E|%N'", lambda said: "GB/s with" in said, "Slurm shows what was measured")
     found = re.findall(r"entry test: (\S+) GB/s with compute-dy-gpu-[34], (\S+) wanted; slow \w+", said)
     assert len(found) == 2, said

@@ -57,18 +57,19 @@ def plan_of(cloud: str, **measure: int) -> dict[str, Any]:
 
 def ran_test_job(stage: Stage) -> str:
     """Submit the test job and wait for it; return its log."""
-    said = stage.on_host("cd /home/.busbar && sbatch nccl-test.sh")
+    said = stage.on_host(f"cd /home/.busbar/busbar.{stage.stack} && sbatch nccl-test.sh")
     number = re.fullmatch(r"Submitted batch job (\d+)", said.strip())
     assert number, said
     until(stage, "squeue -h -o %T", lambda found: not found.strip(), "the test job ends")
-    return stage.on_host(f"cat /home/.busbar/nccl-test-{number[1]}.out")
+    return stage.on_host(f"cat /home/.busbar/busbar.{stage.stack}/nccl-test-{number[1]}.out")
 
 
 def test_an_update_of_an_on_demand_stack_rents_no_node_and_says_how_to_measure(built, cloud):
     stage, found = built
     assert found.status == 0, found
     (why,) = stage.outputs()["measured"]["reasons"]
-    assert why == "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
+    folder = f"/home/.busbar/busbar.{stage.stack}"
+    assert why == f"no test job has run yet; on the login node: cd {folder} && sbatch nccl-test.sh"
     assert why in found.text
     assert stage.on_host("sinfo -h -o %P,%T,%D").split() == [CLOUDS[cloud]]
     assert stage.machines(cloud) == 2, "the controller, and a login node beside it"

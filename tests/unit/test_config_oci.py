@@ -257,11 +257,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             on_demand(fallbackDomains=["AD-2", "AD-2"]),
-            "oci.pools[0].fallbackDomains has AD-2 twice, or repeats oci.availabilityDomain, which is tried first",
+            "oci.pools[0].fallbackDomains has AD-2 twice, or repeats the stack's availability domain, which is tried first",
         ),
         (
             on_demand(fallbackDomains=["AD-1"]) | {"availabilityDomain": "AD-1"},
-            "oci.pools[0].fallbackDomains has AD-1 twice, or repeats oci.availabilityDomain, which is tried first",
+            "oci.pools[0].fallbackDomains has AD-1 twice, or repeats the stack's availability domain, which is tried first",
         ),
     ],
     "slurm-always-on": [
@@ -502,6 +502,11 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             on_demand(fallbackDomains=["AD-2"]),
             facts(),
             "oci.pools[0].fallbackDomains has AD-2, which does not offer BM.GPU4.8; leave it out",
+        ),
+        (
+            on_demand(fallbackDomains=["AD-1"]),
+            facts(),
+            "oci.pools[0].fallbackDomains has AD-1 twice, or repeats the stack's availability domain, which is tried first",
         ),
     ],
     "existing-place": [

@@ -14,7 +14,7 @@ from elastic import Controller, KilledError
 from scheduler.elastic import spool, sweep
 from scheduler.elastic.cloud import CapacityError, CloudError, Machine
 from scheduler.elastic.slurm import NodeState, read
-from scheduler.elastic.state import State, only_one
+from scheduler.elastic.state import State, UnreadableError, only_one
 from scheduler.elastic.work import PAUSE_S
 
 pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
@@ -453,7 +453,7 @@ def test_slurms_resume_file_says_which_nodes_belong_to_which_job():
 def test_a_state_of_another_version_is_refused(tmp_path):
     path = tmp_path / "state.json"
     path.write_text('{"schema": 0}')
-    with pytest.raises(ValueError, match="another version"):
+    with pytest.raises(UnreadableError, match="another version"):
         State.load(str(path))
 
 

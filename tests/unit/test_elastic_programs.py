@@ -99,6 +99,39 @@ def test_a_run_of_reconcile_that_starts_during_another_run_does_nothing_and_repo
     assert head.cloud.started == 1
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "Expecting value"),
+        ("[]", "it is not JSON that these programs wrote"),
+        ('{"schema": 1}', "it is not JSON that these programs wrote"),
+        ('{"schema": 1, "batches": {"a1": 1}}', "it is not JSON that these programs wrote"),
+        (b"\xff", "can't decode byte"),
+        ('{"schema": 0}', "another version of these programs wrote it"),
+        (None, "Is a directory"),
+    ],
+)
+def test_a_run_of_reconcile_whose_state_cannot_be_read_fails_and_names_the_file_and_the_remedy(head, capsys, content, why):
+    head.run("resume", "gpu-dy-p5-1")
+    head.run("reconcile")
+    path = head.folder / "state.json"
+    path.unlink()
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    capsys.readouterr()
+    assert head.run("reconcile") == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{path} cannot be read, so no machine is started or terminated, and machines that run are billed: ")
+    assert why in said
+    assert f"`sudo mv {path} {path}.unreadable`" in said
+    assert head.cloud.running
+    path.rename(f"{path}.unreadable")
+    head.run("reconcile")
+    assert not head.cloud.running
+
+
 def test_a_sweep_terminates_all_machines_and_afterwards_no_machine_starts(head, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")

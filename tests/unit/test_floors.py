@@ -67,6 +67,7 @@ MAY = {
             "catalogue",
             "cloudinit",
             "components.after",
+            "components.engine_state",
             "components.kept_programs",
             "components.left_behind",
             "components.reach",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from aws_facts import parsed as aws_parsed
 from early_refusal import begins_with_a_path
-from parsed_stack import parsed
+from parsed_stack import IMAGE, parsed
 
 from benchmarks.plan.passable import unpassable
 
@@ -48,3 +49,40 @@ def test_a_plan_without_individual_operations_or_looks_is_refused_unless_its_che
     assert sentence.startswith(f"measure.{key} is 0, so ")
     assert sentence.endswith(f"add {check} to accept.allowSkipped")
     assert said(measure={key: 0}, accept={"allowSkipped": [check]}) == []
+
+
+JOBS = {
+    "slurm": {"testNodes": 3},
+    "storage": {"home": {}},
+    "login": {"image": IMAGE, "imageFamily": "ol9"},
+    "pools": [{"name": "gpu", "nodes": 0, "dynamic": 4, "image": IMAGE, "imageFamily": "ol9"}],
+}
+
+
+def test_the_plan_of_machines_that_a_test_job_starts_is_refused_as_well():
+    small = {"sizes": {"to": "256M"}}
+    (sentence,) = said(oci=JOBS, measure=small)
+    assert sentence.startswith("measure.sizes.to is 256M, but no source says what busbw 3 x BM.GPU4.8 reach with messages")
+    assert said(oci=JOBS) == []
+    family = {"imageFamily": "ubuntu2404"}
+    job = {**family, "slurm": {}, "login": family, "queues": [{"machines": [{"static": 0, "dynamic": 4}]}]}
+    (sentence,) = unpassable(aws_parsed(aws=job, measure=small))
+    assert "what busbw 2 x p5.48xlarge reach" in sentence
+
+
+@pytest.mark.parametrize("own", [{}, {"gate": "100 GB/s"}])
+def test_a_rack_whose_plan_has_no_run_over_nvlink_is_refused_even_with_the_users_own_gate(own):
+    def of(to: str, scale: int = 1, **exports: str) -> list[str]:
+        bought = {"option": "capacity-block", "reservation": "cr-1"}
+        one = {"type": "p6e-gb200.36xlarge", "static": 2, "placement": "none", "purchase": bought}
+        aws = {"login": {"type": "m7g.8xlarge"}, "queues": [{"machines": [one]}]}
+        measure = {"sizes": {"to": to}, "exports": exports}
+        return list(unpassable(aws_parsed(aws=aws, measure=measure, accept=own | {"scale": scale})))
+
+    (sentence,) = of("256M")
+    assert sentence == (
+        "measure.sizes.to is 256M, but NVLink between nodes of p6e-gb200.36xlarge is measured only if it is 512M or more, so "
+        'the verdict would stay unknown; measure 512M or more, or set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the '
+        "rails are measured and judged"
+    )
+    assert of("512M") == of("256M", NCCL_MNNVL_ENABLE="0") == of("256M", scale=4000) == []

@@ -256,6 +256,16 @@ def test_a_run_that_hangs_is_stopped_at_its_time_limit_and_the_stopped_rank_is_n
     assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
 
 
+def test_after_a_used_up_time_limit_no_other_step_starts(head):
+    request = measure_request(head, STOPPED_RANK, timeout_s=2)
+    request["steps"][0] |= {"decides": False}
+    request["steps"].append(step_of(head, f"touch {head.home}/started\n", "spread", decides=False))
+    steps = json.loads(head.run(request)[1])["steps"]
+    assert "was stopped after" in steps[0]["failed"]
+    assert steps[-1]["failed"] == "did not run, because the time limit of 2 s was used up"
+    assert not (head.home / "started").exists()
+
+
 def test_ncclras_is_taken_from_the_nccl_that_nccl_tests_was_built_against_even_if_ncclras_is_not_on_path(head):
     client = head.home / "own" / "bin" / "ncclras"
     client.parent.mkdir(parents=True)

@@ -101,7 +101,7 @@ def document(machine: Path, **changes: Any) -> str:
         "files": {"slurm.conf": f"{slurm_conf.MARK}\n"},
         "units": {"slurmctld.service": "[Unit]\n"},
         "settings": {"sets": {}, "cloud": {}, "join": {"user": "opc"}, "static": {}},
-        "shared": str(machine / "shared"),
+        "shared": str(machine / "shared" / "busbar.dev"),
         "allowed": ["aws.allowReplace", 0],
         "jobs": {"home": str(machine), "folder": str(machine / "jobs" / "busbar.dev")},
     }
@@ -113,12 +113,15 @@ def test_the_installation_writes_programs_and_files_and_timers_and_prints_no_key
     own.write_bytes(b"zip")
     calls: list[str] = []
     monkeypatch.setattr(node_setup, "run", lambda *words: calls.append(" ".join(words)))
+    owned: list[tuple[str, str]] = []
+    monkeypatch.setattr(node_setup, "give", lambda *words: owned.append(words))
     controller.install(document(machine), str(own), calm)
     assert capsys.readouterr().out == ""
     assert Path(programs.ARCHIVE).read_bytes() == b"zip"
     assert (machine / "slurm" / "slurm.conf").exists()
     assert (machine / "units" / "busbar-slurm.timer").exists()
-    assert (machine / "shared").is_dir()
+    assert (machine / "shared" / "busbar.dev").is_dir()
+    assert [path for path, user in owned if user == "opc"] == [str(machine / "shared"), str(machine / "shared" / "busbar.dev")]
     timers = [f"systemctl enable --now busbar-{name}.timer" for name in ("entry", "jobs", "slurm")]
     assert calls == ["systemctl daemon-reload", "systemctl daemon-reload", *timers]
     assert stat.S_IMODE(Path(settings.CONFIGURATION).stat().st_mode) == 0o600
@@ -369,6 +372,14 @@ def test_nothing_is_installed_on_a_controller_from_which_another_one_has_taken_o
     Path(settings.FOLDER).mkdir()
     Path(settings.FOLDER, "given").touch()
     with pytest.raises(SystemExit, match="another controller of this stack has taken over, so nothing was installed here"):
+        controller.install(document(machine), str(machine / "own.pyz"), calm)
+    assert not Path(settings.CONFIGURATION).exists()
+
+
+def test_nothing_is_installed_while_the_state_of_reconcile_cannot_be_read(machine):
+    Path(settings.FOLDER).mkdir()
+    Path(settings.FOLDER, "state.json").touch()
+    with pytest.raises(SystemExit, match=r"state\.json cannot be read, so no machine is started or terminated"):
         controller.install(document(machine), str(machine / "own.pyz"), calm)
     assert not Path(settings.CONFIGURATION).exists()
 

@@ -242,7 +242,7 @@ class Cluster:
         patch.setattr(associations, "delete", lambda cluster, name: self.slurm.append(("delete", cluster, name)))
         self.owners: dict[str, int] = {}
         patch.setattr(home, "owner", lambda path: self.owners.get(Path(path).name, 10001) if Path(path).exists() else -1)
-        patch.setattr(home, "owners", lambda _: list(self.owners.values()))
+        patch.setattr(home, "owners", lambda _: self.owners)
         self.settings = settings.Settings(str(self.home), "busbar")
 
     def add(self, name: str = "alice", **changes: Any) -> directory.User:
@@ -271,11 +271,16 @@ def test_the_uids_of_users_begin_at_10001(cluster):
     assert list(accounts.existing()) == ["alice", "bob", "carol", "dave"]
 
 
-def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_the_default_uid_of_another_user(cluster):
+def test_the_uid_of_a_deleted_user_whose_home_stays_is_given_to_no_other_user(cluster):
     cluster.add("alice")
     cluster.owners["alice"] = 10001
     cluster.delete("alice")
     assert cluster.add("bob").uid == 10002
+    assert refusal(cluster.add, "carol", uid=10001) == (
+        f"--uid 10001: it owns {cluster.home}/alice, the home of a former user; give another uid, or give that folder another "
+        "owner first"
+    )
+    assert not (cluster.home / "carol").exists()
     assert "--uid" in refusal(cluster.add, "alice")
     assert cluster.add("alice", uid=10001).uid == 10001
 
@@ -496,6 +501,23 @@ def test_after_a_change_a_copy_of_the_directory_is_written_that_only_root_can_re
     assert snapshot.write(str(path))
     assert snapshot.read(str(path)) == list(cluster.directory.by_name.values())
     assert [one.name for one in path.parent.iterdir()] == ["directory.ldif"]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o640])
+@pytest.mark.usefixtures("cluster")
+def test_a_copy_of_the_directory_that_others_can_read_or_write_becomes_private_even_if_its_content_is_right(
+    tmp_path, monkeypatch, mode
+):
+    monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
+    path = tmp_path / "own" / "directory.ldif"
+    assert snapshot.write(str(path))
+    path.chmod(mode)
+    assert snapshot.write(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    kept = path.rename(tmp_path / "kept")
+    path.symlink_to(kept)
+    assert snapshot.write(str(path))
+    assert not path.is_symlink()
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
