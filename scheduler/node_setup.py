@@ -54,7 +54,8 @@ def set_up(given: Dict[str, Any]) -> bytes:
     wrote = [
         put(path, body.encode(), 0o755 if body.startswith("#!") else 0o644, "root") for path, body in sorted(files.items())
     ]
-    if any(put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in sorted(given["units"].items())):
+    new = [put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in sorted(given["units"].items())]
+    if any(new):
         run("systemctl", "daemon-reload")
         wrote.append(True)
     for name in sorted(given["units"]):

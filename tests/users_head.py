@@ -6,6 +6,7 @@ tests/rehearsed/test_rehearsed_users.py runs `users_head.py FOLDER` in separate 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -21,6 +22,7 @@ from own_folders import OWN_FOLDERS
 
 from scheduler import accounting, programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue
+from scheduler.elastic import metadata_guard
 from scheduler.elastic.controller import KEY
 from scheduler.files import files, scripts
 from scheduler.slurm_conf import MARK
@@ -66,6 +68,9 @@ case $verb in
       sssd) set -- /usr/sbin/sssd -i --logger=files ;;
       slapd) install -d -o openldap /run/slapd
         set -- /usr/sbin/slapd -d 0 -h "ldap:/// ldapi:///" -u openldap -g openldap -F /etc/ldap/slapd.d ;;
+      busbar-metadata) # a oneshot service; the shell that stays shows that the service is active
+        commands=$(sed -n 's/^ExecStart\(Pre=-\|=\)//p' "/etc/systemd/system/$unit.service")
+        set -- sh -c "$(printf '%s\n' "$commands" 'exec sleep infinity')" ;;
       mariadb) install -d -o mysql /run/mysqld; set -- /usr/sbin/mariadbd --user=mysql ;;
       *) command=$(sed -n 's/^ExecStart=//p' "/etc/systemd/system/$unit.service"); eval "set -- $command" ;;
     esac
@@ -180,8 +185,12 @@ class Machine:
         return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
 
     def end(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """End every process of the machine, also the daemons, and remove the machine from the network."""
+        for pid in run("ip", "netns", "pids", self.name).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
         self.process.wait()
+        run("ip", "netns", "delete", self.name)
 
 
 def run(*words: str) -> str:
@@ -223,7 +232,7 @@ class World:
     def install(self) -> str:
         document = {
             "files": {**files(self.slurm), **scripts()},
-            "units": {"slurmctld.service": units(HEAD)["slurmctld.service"]},
+            "units": {"slurmctld.service": units(HEAD)["slurmctld.service"], **metadata_guard.units()},
             "settings": {"sets": {}, "cloud": {"name": "none"}, "join": {"user": "root"}, "static": {}},
             "jobs": {"home": HOME, "folder": f"{HOME}/.busbar-slurm/busbar.dev"},
             "shared": f"{HOME}/.busbar",
@@ -276,6 +285,9 @@ def a_user_everywhere(world: World) -> None:
     tell(entry=first.sh("getent passwd alice").stdout)
     tell(home=world.head.sh("stat -c '%a %U %G' /home/alice /home/alice/.ssh /home/alice/.ssh/*; ls -A /home/alice").stdout)
     alice = world.folder / "alice"
+    connect = "bash -c 'exec 3<>/dev/tcp/169.254.169.254/{}'"
+    asks = [world.head.login("alice", alice, connect.format(80)), world.head.login("alice", alice, connect.format(53))]
+    tell(metadata=[done.stderr for done in (*asks, world.head.sh(connect.format(80)), first.sh("ip rule"))])
     tell(logins=[machine.login("alice", alice, "id -un; hostname; pwd").stdout.split() for machine in (world.head, first)])
     tell(stranger=world.head.login("alice", world.folder / "stranger", "id -un").returncode)
     hop = "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new cpu-st-small-1 hostname"
@@ -412,13 +424,13 @@ def a_new_controller(world: World) -> None:
     first = world.nodes["cpu-st-small-1"]
     kept = world.head.sh("cat /home/.busbar-users/directory.ldif").stdout
     world.head.end()
-    run("ip", "netns", "delete", "head")
     world.head = Machine(world.folder, "head", HEAD)
     tell(second=world.control(), same=world.head.sh("cat /home/.busbar-users/directory.ldif").stdout == kept != "")
     tell(carol=world.head.sh("id -un carol").stdout.strip())
     world.head.cluster("user", "add", "dave")
-    first.sh("sss_cache -E; kill -USR2 $(cat /run/pid-sssd)")
-    look = "id dave; grep -c 'ldap_install_tls failed' /var/log/sssd/sssd_busbar.log"
+    # sssd may have been offline when the controller ended, so each look makes it try again (sssd(8), SIGUSR2).
+    look = "sss_cache -E; kill -USR2 $(cat /run/pid-sssd); id dave"
+    look += "; grep -c 'ldap_install_tls failed' /var/log/sssd/sssd_busbar.log"
     until(lambda: first.sh(look).stdout.strip() not in {"", "0"}, "sssd breaks off the connection to the new controller", 40)
     ask = f"LDAPTLS_CACERT={client.CERTIFICATE} ldapsearch -x -LLL -H ldaps://{HEAD} -b dc=local uid=dave uid"
     tell(dave_before=first.sh("id dave").returncode, asked_before=first.sh(ask).returncode)

@@ -8,6 +8,7 @@ import sys
 from cloudinit import aws_steps
 from components.remote_scripts import exporter_on_node
 from scheduler import accounting, programs, units
+from scheduler.elastic import metadata_guard
 from scheduler.slurm_conf import MARK
 from scheduler.users import directory
 from scheduler.users.directory import Layout
@@ -23,6 +24,7 @@ def _written() -> dict[str, str]:
     assert found
     return {
         **units.units("10.0.0.2"),
+        **metadata_guard.units(),
         **programs.timers(),
         "busbar-slurmdbd.service": accounting.unit(MARK),
         **{f"busbar-directory-{name}.service": directory.unit(where, "10.0.0.2") for name, where in _DIRECTORIES.items()},

@@ -19,6 +19,7 @@ from components.reach import Machine, last_line, to_machine
 from config.slurm import Scheduler, entry_script
 from scheduler import accounting, programs, units
 from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
+from scheduler.elastic import metadata_guard
 from scheduler.elastic.controller import KEY
 from scheduler.elastic.entry import GRACE_S
 from scheduler.elastic.settings import CONFIGURATION, FOLDER, LaunchSet
@@ -202,7 +203,7 @@ class Controller(pulumi.ComponentResource):
         }
         document: dict[str, Any] = {
             "files": files(cluster),
-            "units": {"slurmctld.service": units.units(address)["slurmctld.service"]},
+            "units": {"slurmctld.service": units.units(address)["slurmctld.service"], **metadata_guard.units()},
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
             "jobs": {"home": home, "folder": f"{home.rstrip('/')}/.busbar-slurm/{folder_name()}"},

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from scheduler import node_setup, slurm_conf
+from scheduler.elastic import metadata_guard
 from scheduler.elastic.cloud import Ask, Machine
 from scheduler.files import scripts
 from scheduler.units import units
@@ -59,7 +60,7 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
         "folders": [],
         # Slurm's commands read only these files, and the machine runs no slurmd that could fetch them.
         "files": {name: files[name] for name in ("slurm.conf", "plugstack.conf") if name in files},
-        "units": {},
+        "units": metadata_guard.units(),
         "booted": given.get("booted"),
     }
     return _runs(given, machine, address, text(its, given["controller"]))

@@ -96,6 +96,12 @@ def test_a_user_logs_in_with_an_ssh_key_to_the_controller_and_to_a_node(facts):
     assert seen["stranger"] != 0
 
 
+def test_on_the_controller_the_kernel_refuses_users_and_not_root_a_connection_to_the_metadata_service(facts):
+    by_user, other_port, by_root, _ = facts["a_user_everywhere"]["metadata"]
+    assert "/dev/tcp/169.254.169.254/80: Permission denied" in by_user
+    assert [("Permission denied" in said, "/dev/tcp/" in said) for said in (other_port, by_root)] == [(False, True)] * 2
+
+
 def test_a_user_logs_in_from_the_controller_to_a_node_without_a_password(facts):
     assert facts["a_user_everywhere"]["between"] == ["cpu-st-small-1"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import controller, earlier_launches, join, settings, work
+from scheduler.elastic import controller, earlier_launches, join, metadata_guard, settings, work
 from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.http_client import Answer
 from scheduler.elastic.settings import LaunchSet
@@ -260,6 +260,14 @@ def test_the_call_that_joins_a_node_contains_the_path_of_the_result_of_the_nodes
     assert base64.b64encode(b"munge").decode() in call
 
 
+def test_the_installation_writes_each_of_several_new_units(machine, monkeypatch):
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    (machine / "own").write_bytes(b"zip")
+    units = {"slurmctld.service": "[Unit]\n", **metadata_guard.units()}
+    controller.install(document(machine, units=units), str(machine / "own"), calm)
+    assert {name: (machine / "units" / name).read_text() for name in units} == units
+
+
 def test_nodes_start_only_after_the_users_exist_and_slurmctld_starts_only_after_the_database(machine, monkeypatch):
     done: list[Any] = []
     monkeypatch.setattr(node_setup, "set_up", lambda given: done.append(sorted(given["units"])))
@@ -304,13 +312,16 @@ def test_no_timer_starts_machines_if_the_set_up_of_a_login_node_fails_and_the_er
     assert (machine / "units" / "busbar-slurm.timer").exists()
 
 
-def test_a_login_node_gets_the_munge_key_and_the_files_of_slurms_commands_but_no_daemon(tmp_path, monkeypatch):
+def test_a_login_node_gets_the_munge_key_the_files_of_slurms_commands_and_the_guard_of_its_credentials_but_no_daemon(
+    tmp_path, monkeypatch
+):
     sent = sent_over_ssh(tmp_path, monkeypatch, 0, b"")
     given = {"user": "opc", "identity": "i", "known_hosts": "k", "controller": "10.0.0.2", "booted": "/boot.json"}
     files = {"slurm.conf": "# a\n", "plugstack.conf": "# b\n", "gres.conf": "# c\n", "topology.conf": "# d\n"}
     assert join.login_node(given, "m", "10.0.0.4", files) == ""
     its = json.loads(ast.literal_eval(sent[0].decode().rpartition("\nmain(")[2].rstrip()[:-1]))
-    assert (sorted(its["files"]), its["units"], its["booted"]) == (["plugstack.conf", "slurm.conf"], {}, "/boot.json")
+    assert (sorted(its["files"]), its["booted"]) == (["plugstack.conf", "slurm.conf"], "/boot.json")
+    assert its["units"] == metadata_guard.units()
     assert base64.b64decode(its["key"]) == b"munge"
 
 

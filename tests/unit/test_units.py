@@ -73,6 +73,7 @@ def test_every_unit_that_the_program_writes_is_verified():
         "cloudinit/aws_steps.py",
         "components/remote_scripts/exporter_on_node.py",
         "scheduler/accounting.py",
+        "scheduler/elastic/metadata_guard.py",
         "scheduler/programs.py",
         "scheduler/units.py",
         "scheduler/users/directory.py",
