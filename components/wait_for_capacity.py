@@ -14,9 +14,15 @@ LIMIT_S = 1800
 
 
 def begun(name: str, start: pulumi.Output[str], what: pulumi.Input[str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return `start` (RFC 3339), the time when `what` begins, as an output that is known once that time has come.
+    """Return `start` as an output that is known only once this time has come.
 
     A Command on the operator's machine waits. If `what` changes, the Command waits again.
+
+    Args:
+        name: the Command's name in the engine.
+        start: the time when the capacity begins, RFC 3339.
+        what: the capacity, as the messages name it.
+        opts: options of the Command.
     """
     wait = remote_scripts.read("wait_until")
     program = pulumi.Output.all(start=start, what=what).apply(lambda its: wait.call(**its, limit_s=LIMIT_S))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
-#: Beginning of the first reason of a check whose shortfall this machine's load may explain.
+#: If the load of this machine may explain why a check is short, the first reason of the check begins with these words.
 BUSY = "this machine: "
 
 
@@ -28,8 +28,9 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
 
     `ask` returns the checks of a measurement. It is called with `found` corrected as if no rank had waited: results are divided
     by the share of time in which ranks did not wait. Example: a result is half of the line rate, and the limit is 0.85 of the
-    line rate. Corrected once, the result meets the limit only if ranks waited for at least 0.41 of their time. The result of a
-    group that ran at the same time as a faster group is corrected twice, so that 0.23 of the time can be enough.
+    line rate. Corrected once, the result meets the limit only if ranks waited for at least 0.41 of their time. If groups of
+    ranks ran at the same time, only the slower groups may have waited, so their results are corrected twice. Then 0.23 of the
+    time can be enough.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
@@ -65,9 +66,8 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
     if isinstance(looks, list):
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
-        # Groups are also compared with each other. Perhaps only the ranks of the slow groups waited, so the slow groups get the
-        # benefit of the doubt. The fastest group's GB/s are divided by `ran` once. The GB/s of every other group are divided by
-        # `ran` twice, but the result is at most that of the fastest group.
+        # Groups are also compared with each other, and perhaps only the ranks of the slower groups waited. So the GB/s of the
+        # fastest group are divided by `ran` once, and those of the other groups twice. No group gets more than the fastest one.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 

@@ -20,7 +20,7 @@ def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, Facts(region=region), wanted.suppress)
 
 
-#: Rules for AWS that judge the whole stack; there are none.
+#: For AWS, no rule judges the whole stack.
 STACK_RULES: dict[str, Rule[Any, None]] = {}
 #: Which of the 43 checks of aws-parallelcluster do not apply here: number -> reason. The numbers are this project's own.
 HELD_ELSEWHERE: dict[int, str] = {

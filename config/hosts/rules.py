@@ -62,5 +62,5 @@ def findings(wanted: Hosts, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: Rules for existing machines that judge the whole stack; there are none.
+#: For existing machines, no rule judges the whole stack.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

@@ -34,7 +34,7 @@ def host_keys(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("kubectl-here", ERROR, "a kubeconfig's current context is whatever its owner last worked with", guard=True)
 def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Without controlPlane: no server, a jump host that nothing uses, or a kubeconfig that this machine lacks."""
+    """If kubectl runs on this machine: `server` is not set, a jump host is set, or the kubeconfig does not exist."""
     if wanted.control_plane is not None:
         return
     if wanted.server is None:
@@ -124,7 +124,7 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("secondary-networks", ERROR, "Multus changes how every pod of every node gets its network", guard=True)
 def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Multus or whereabouts although pods have no rail, or one of the two listed twice."""
+    """Multus or whereabouts is to be installed although pods have no rail, or `install` lists one of them twice."""
     asked = wanted.secondary_networks
     if asked is None:
         return
@@ -148,5 +148,5 @@ def findings(wanted: Kubernetes, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: Rules for existing clusters that judge the whole stack; there are none.
+#: For an existing cluster, no rule judges the whole stack.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

@@ -1,7 +1,7 @@
 """dpkg's database and apt's files on a vendor's Ubuntu image.
 
-The database has the packages that are installed. dpkg also lists packages that are not installed but that an installed package
-names, for example under Provides, Recommends or Conflicts (`dpkg -l` with a pattern; its column of states says `un`).
+The database has the installed packages. If an installed package names another package, for example under Provides, Recommends
+or Conflicts, `dpkg -l` with a pattern also lists that other package, in state `un` (not installed).
 """
 
 from __future__ import annotations

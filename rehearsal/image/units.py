@@ -32,6 +32,8 @@ _TRUE = {"yes", "true", "1", "on"}
 #: The first user id of dynamic users, and the number of these ids (systemd.exec(5)).
 _DYNAMIC, _DYNAMIC_COUNT = 61184, 4336
 _RUNS = "/usr/lib/rehearsal/timer"
+#: Characters that may stand before a command (systemd.service(5), "Special executable prefixes").
+_PREFIXES = "-@:+!|"
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 Unit = dict[str, list[str]]
@@ -88,7 +90,7 @@ def active(unit: str) -> bool:
 
 
 def start(name: str) -> int:
-    """Start a unit that `read` finds, and return an exit code; only one caller at a time can start the same unit."""
+    """Start the unit `name` and return an exit code. Of several callers, only one at a time can start the same unit."""
     its = read(name)
     if its is None:
         raise LookupError(name)
@@ -123,21 +125,21 @@ def _start_service(name: str, its: Unit) -> int:
     for folder in _last(its, "RuntimeDirectory").split():
         given = ["-o", owner, "-g", group, "-m", "755"]
         subprocess.run(["install", "-d", *given, f"/run/{folder}"], check=True)
-    before = [_words(line, environment) for line in its.get("ExecStartPre", [])]
-    commands = [_words(line, environment) for line in its.get("ExecStart", [])]
+    before = [(_words(line, environment), _may_fail(line)) for line in its.get("ExecStartPre", [])]
+    commands = [(_words(line, environment), _may_fail(line)) for line in its.get("ExecStart", [])]
     kind = _last(its, "Type", "simple")
     if kind != "oneshot":
-        for words in before:
-            if code := _run(name, prefix + words, environment, None):
+        for words, may_fail in before:
+            if (code := _run(name, prefix + words, environment, None)) and not may_fail:
                 return _failed(name, code)
         if kind != "forking":
-            return _detach(name, prefix + commands[0], environment)
-        code = _run(name, prefix + commands[0], environment, _FORK_S)
+            return _detach(name, prefix + commands[0][0], environment)
+        code = _run(name, prefix + commands[0][0], environment, _FORK_S)
         return _failed(name, code) if code else 0
     limit = _last(its, "TimeoutStartSec", "infinity")
     end = None if limit == "infinity" else time.monotonic() + seconds(limit)
-    for words in before + commands:
-        if code := _run(name, prefix + words, environment, end and end - time.monotonic()):
+    for words, may_fail in before + commands:
+        if (code := _run(name, prefix + words, environment, end and end - time.monotonic())) and not may_fail:
             return _failed(name, code)
     if _last(its, "RemainAfterExit").lower() in _TRUE:
         Path(_marker(name, "done")).touch()
@@ -180,10 +182,16 @@ def _exists(user: str) -> bool:
     return user != "root" and subprocess.run(["getent", "passwd", user], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def _may_fail(line: str) -> bool:
+    """Tell whether a command's failure counts as success: `-` is among the characters before the command."""
+    command = line.strip()
+    return "-" in command.removesuffix(command.lstrip(_PREFIXES))
+
+
 def _words(line: str, environment: Mapping[str, str]) -> list[str]:
     """Return the words of a command; the value of `$NAME` is split into words, the value of `${NAME}` is not."""
     words: list[str] = []
-    for word in shlex.split(line.strip().lstrip("-@:+!")):
+    for word in shlex.split(line.strip().lstrip(_PREFIXES)):
         if re.fullmatch(r"\$\w+", word):
             words += environment.get(word[1:], "").split()
         else:

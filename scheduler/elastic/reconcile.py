@@ -77,8 +77,8 @@ def _forget(work: Work) -> None:
 def _plan(work: Work, wish: Wish) -> None:
     """Plan a request's launches. A job with several nodes gets one launch for each set that it uses.
 
-    All nodes of a set that belong to no such job share one launch. The always-on nodes among them get a launch of their own if
-    there is a network of always-on nodes that they can join.
+    The other requested nodes of a set share one launch. The always-on nodes among them get a launch of their own if there is a
+    network of always-on nodes that they can join.
     """
     loose: Dict[str, List[str]] = {}
     for group in wish.groups:
@@ -130,7 +130,7 @@ def _add(work: Work, node_set: str, group: str, nodes: List[str], beside: str = 
 
 
 def launch(work: Work) -> None:
-    """Start the planned launches that are due, with one call each."""
+    """Call the cloud once for each planned launch that is due."""
     waiting = [batch for batch in work.state.batches.values() if batch.launched_at is None]
     for batch in sorted(waiting, key=lambda one: one.asked_at):
         if batch.token not in work.state.batches:
@@ -161,7 +161,7 @@ def _call(work: Work, batch: Batch) -> None:
         batch.attempts += 1
         batch.not_before = work.clock() + min(2.0**batch.attempts, _LONGEST_WAIT_S)
         batch.error = str(error)
-        work.say(f"{batch.node_set}: call {batch.attempts} will be repeated: {error}")
+        work.say(f"{batch.node_set}: attempt {batch.attempts} failed and will be repeated: {error}")
     except CloudError as error:
         watch.refused(work, batch, error)
     else:

@@ -166,6 +166,16 @@ def test_a_unit_starts_if_all_its_plain_conditions_and_one_of_its_triggering_con
         assert (found.returncode == 0) == starts, (conditions, found)
 
 
+def test_a_command_of_a_oneshot_service_may_fail_only_if_a_minus_is_before_it(stage: Stage) -> None:
+    unit = "/etc/systemd/system/maybe.service"
+    for first, starts in (("-/bin/false", True), ("+-/bin/false", True), ("/bin/false", False), ("/bin/echo -", True)):
+        text = f"[Service]\\nType=oneshot\\nExecStartPre={first}\\nExecStart=/bin/touch /tmp/started\\n"
+        found = stage.inside(
+            "oracle", f"rm -f /tmp/started; printf '{text}' > {unit}; systemctl start maybe && ls /tmp/started"
+        )
+        assert (found.returncode == 0) == starts, (first, found)
+
+
 def test_a_oneshot_service_that_exceeds_its_time_limit_is_stopped_and_has_failed(stage: Stage) -> None:
     stage.inside("ubuntu", TIMER % "0 # " + "systemctl stop tick.timer")
     slow = stage.inside(
