@@ -98,15 +98,18 @@ def name_machine(hostname: str) -> None:
 def know(path: str, others: Dict[str, str]) -> None:
     """Replace busbar's lines in the hosts file `path` with lines for `others`, addresses by name; other lines stay.
 
-    The file is written in place and not replaced, because it may be a mount point.
+    The file is overwritten in place and not replaced, because it may be a mount point. It is not emptied first, so the other
+    lines also stay if the disk is full.
     """
     with open(path, encoding="utf-8") as source:
         lines = source.read().splitlines()
     kept = [line for line in lines if not line.endswith(_OURS)]
     wanted = kept + [f"{address} {name} {_OURS}" for name, address in sorted(others.items())]
     if wanted != lines:
-        with open(path, "w", encoding="utf-8") as target:
+        with open(path, "r+", encoding="utf-8") as target:
             target.write("\n".join(wanted) + "\n")
+            target.flush()
+            target.truncate()
 
 
 def put(path: str, body: bytes, mode: int, owner: str) -> bool:

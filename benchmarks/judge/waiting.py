@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
+#: The largest share that counts. A rank that waited almost all the time reports 1, and results cannot be divided by 0.
+_MOST = 0.9999
 #: If the load of this machine may explain why a check is short, the first reason of the check begins with these words.
 BUSY = "this machine: "
 
@@ -46,14 +48,14 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
 
 
 def is_slow(one: Check) -> bool:
-    """Return whether a check is short, or unknown because this machine was too busy: both are worth measuring again."""
+    """Return whether a check is short, or unknown because this machine was too busy. Another measurement may settle both."""
     return one.state == SHORT or (one.state == UNKNOWN and any(why.startswith(BUSY) for why in one.why[:1]))
 
 
 def waited(step: dict[str, Any]) -> float:
     """Return the largest share of time that a rank of the step waited for a processor; 0 if the line does not report it."""
     said = step.get("waited")
-    return float(said) if isinstance(said, (int, float)) and is_number(said) and said < 1 else 0.0
+    return min(float(said), _MOST) if isinstance(said, (int, float)) and is_number(said) and said <= 1 else 0.0
 
 
 def _at_once(step: dict[str, Any]) -> dict[str, Any]:

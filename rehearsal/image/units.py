@@ -58,7 +58,7 @@ def _last(unit: Unit, key: str, default: str = "") -> str:
 
 
 def seconds(text: str) -> float:
-    """Return a time span such as `5` or `1min 30s` in seconds; exit with an error if the text is not a time span."""
+    """Return a time span such as `5` or `1min 30s` in seconds; exit with an error if it has no number or an unknown unit."""
     parts = re.findall(r"([\d.]+)\s*([a-z]*)", text)
     if not parts or any(word not in _UNITS_S for _, word in parts):
         fail(f"Failed to parse time span: {text}")
@@ -78,6 +78,8 @@ def pid_of(unit: str) -> int | None:
         try:
             pid = int(Path(place).read_text())
             os.kill(pid, 0)
+        except PermissionError:  # it runs as another user
+            return pid
         except (OSError, ValueError):
             continue
         return pid
@@ -85,7 +87,7 @@ def pid_of(unit: str) -> int | None:
 
 
 def active(unit: str) -> bool:
-    """Return whether a unit is active: its main process runs, or the unit has finished and has RemainAfterExit."""
+    """Return whether a unit is active: its main process runs, or a oneshot service with RemainAfterExit succeeded."""
     return pid_of(unit) is not None or Path(_marker(unit, "done")).exists()
 
 
@@ -261,9 +263,9 @@ def _kill_group(pid: int, number: int) -> None:
 
 
 def run_timer(name: str) -> None:
-    """Start a timer's service each time the timer is due; return when the timer will not be due again.
+    """Start a timer's service at the first of the timer's times, and then again as OnUnitActiveSec and OnUnitInactiveSec say.
 
-    Exit if the timer has a trigger that is not a span of time, such as OnCalendar.
+    Return when the timer will not be due again. Exit if it has a trigger that is not a span of time, such as OnCalendar.
     """
     its = read(name) or {}
     known = {"OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec"}

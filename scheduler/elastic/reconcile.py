@@ -17,7 +17,10 @@ _LONGEST_WAIT_S = 60
 
 
 def once(work: Work) -> None:
-    """Run one pass. Every step saves its progress in the state, so the next run continues a run that was killed."""
+    """Run one pass.
+
+    The state is saved before each call that starts or terminates machines, so the next run continues a run that was killed.
+    """
     take(work)
     _forget(work)
     windows.follow(work)
@@ -35,9 +38,9 @@ def once(work: Work) -> None:
         watch.agree(work)
         places.follow(work)
     except SlurmError as error:
-        work.say(f"Slurm does not answer, so its nodes keep their states: {error}")
+        work.say(f"Slurm did not answer or refused a request, so some nodes may keep their states: {error}")
     except OSError as error:
-        work.say(f"Slurm's topology.conf could not be written: {error}")
+        work.say(f"nodes were not repaired, or Slurm's topology.conf was not updated: {error}")
     watch.terminate(work)
 
 
@@ -75,7 +78,7 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Plan a request's launches. A job with several nodes gets one launch for each set that it uses.
+    """Plan a request's launches. If several nodes of a job must still start, the job gets one launch for each set of these nodes.
 
     The other requested nodes of a set share one launch. The always-on nodes among them get a launch of their own if there is a
     network of always-on nodes that they can join.
@@ -208,7 +211,7 @@ def _join(work: Work) -> None:
             reached = batch.reached if _is_tested_first(work, batch) else batch.joined
             for node in [one for one in batch.nodes if one not in reached]:
                 last = batch.said.get(node, "it has no address")
-                work.fail([node], f"its machine was not reached within {patience_s:.0f} s: {last}", PAUSE_S)
+                work.fail([node], f"its machine was not ready within {patience_s:.0f} s: {last}", PAUSE_S)
 
 
 def _is_tested_first(work: Work, batch: Batch) -> bool:

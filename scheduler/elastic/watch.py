@@ -111,6 +111,7 @@ def _renew(work: Work, batch: Batch) -> None:
     del work.state.batches[batch.token]
     anew = Batch(uuid.uuid4().hex, batch.node_set, batch.group, batch.nodes, batch.asked_at)
     anew.refused = batch.refused
+    anew.error = "; ".join(f"{name}: {said}" for name, said in batch.refused.items())
     work.state.batches[anew.token] = anew
 
 

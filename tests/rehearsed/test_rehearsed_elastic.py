@@ -71,7 +71,7 @@ def test_a_controller_that_reboots_right_after_a_launch_request_launches_nothing
 
 
 def test_machines_that_are_never_reached_are_terminated_and_sinfo_shows_the_last_error(facts):
-    assert "was not reached within 120 s: Connection refused" in facts["never_reached"]["unreached"]
+    assert "was not ready within 120 s: Connection refused" in facts["never_reached"]["unreached"]
 
 
 def test_machines_join_over_ssh_under_the_names_of_their_nodes_and_with_pinned_host_keys(facts):

@@ -250,7 +250,7 @@ def test_one_machine_runs_while_another_that_is_never_reached_fails_with_the_las
     head.slurm.start(("7", head.nodes(2)))
     head.run(40, seconds=60)
     assert head.cloud.running == ["i-0002"]
-    assert head.slurm.reasons() == {head.nodes(1)[0]: "its machine was not reached within 1800 s: Connection refused"}
+    assert head.slurm.reasons() == {head.nodes(1)[0]: "its machine was not ready within 1800 s: Connection refused"}
 
 
 def test_the_machine_of_a_node_that_slurm_gave_up_during_its_start_is_terminated(head):
@@ -721,6 +721,14 @@ def test_a_job_for_which_no_zone_has_capacity_fails_with_the_answer_of_every_zon
     assert set(head.nodes(2)) | set(head.nodes(1, "p4")) <= set(head.slurm.reasons())
     assert not head.state().batches
     assert not head.cloud.running
+
+
+def test_if_a_zone_is_full_and_the_next_one_is_never_called_the_reason_is_the_full_zones_answer(head):
+    head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1"}
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.run(seconds=4000)
+    assert "AD-1: InternalError: Out of host capacity in AD-1." in head.slurm.reasons()[head.nodes(1)[0]]
 
 
 def test_a_launch_without_capacity_fails_if_an_update_removed_the_zones_not_yet_tried(head):

@@ -131,7 +131,7 @@ def test_all_machines_of_a_job_end_if_one_of_them_never_boots_because_a_lone_rep
     head.slurm.start(("7", head.nodes(3)))
     head.run(2)
     head.run(2, seconds=1000)
-    assert head.slurm.reasons()[head.nodes(3)[2]] == "its machine was not reached within 1800 s: Connection refused"
+    assert head.slurm.reasons()[head.nodes(3)[2]] == "its machine was not ready within 1800 s: Connection refused"
     head.run(2)
     assert not head.desk.due()
     assert not head.joined

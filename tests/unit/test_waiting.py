@@ -34,6 +34,7 @@ def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]
         (0.79, None, SHORT),
         (0.5, 0.25, SHORT),  # a fault that waiting cannot explain
         (0.5, 0.6, UNKNOWN),  # the same fault on a machine that was busy most of the time: unknown, and never a pass
+        (0.5, 1.0, UNKNOWN),  # ranks that waited almost all the time
         (0.79, 1.7, SHORT),  # 1.7 is no share
         (0.79, "0.25", SHORT),
     ],
