@@ -78,7 +78,7 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Plan a request's launches. If several nodes of a job must still start, the job gets one launch for each set of these nodes.
+    """Plan a request's launches. If several nodes of a job must still start, the job gets one launch for each of their sets.
 
     The other requested nodes of a set share one launch. The always-on nodes among them get a launch of their own if there is a
     network of always-on nodes that they can join.

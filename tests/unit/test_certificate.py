@@ -6,6 +6,7 @@ import asyncio
 import base64
 import copy
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -218,6 +219,29 @@ def sign_anything(said: Any) -> dict[str, Any]:
             }
         ],
     }
+
+
+@pytest.mark.parametrize("where", ["payload", "signature"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda text: f"{text[:4]}!{text[4:]}", "base64 is broken"),
+        (lambda text: f"{text}\n", "base64 is broken"),
+        (lambda text: re.sub("(.)(=+)$", lambda end: chr(ord(end[1]) + 1) + end[2], text), "base64 is not in its one"),
+    ],
+    ids=["a foreign character", "a line feed", "another text for the same bytes"],
+)
+def test_a_payload_or_signature_is_refused_if_its_base64_is_not_exactly_what_the_signer_wrote(where, change, why):
+    documents = [envelope(stack=name) for name in ("a", "bb", "ccc")]
+    document = next(one for one in documents if one["payload"].endswith("="))
+    (signature,) = document["signatures"]
+    old = document["payload"] if where == "payload" else signature["sig"]
+    new = change(old)
+    assert new != old
+    document |= {"payload": new} if where == "payload" else {"signatures": [signature | {"sig": new}]}
+    (failure,) = verify(document, PUBLIC, STARTED).failures
+    assert failure.name == "malformed"
+    assert why in failure.why
 
 
 def test_the_signature_is_bad_if_it_is_checked_with_a_key_that_is_not_the_key_of_the_signer():

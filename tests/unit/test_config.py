@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from typing import Any
 
 import pulumi
@@ -202,6 +203,30 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(ch
 def test_a_rule_that_is_marked_as_a_guard_cannot_be_suppressed(target, name):
     with pytest.raises(pulumi.RunError, match=rf"^{target}\.suppress\[0\] is '{name}', which cannot be suppressed"):
         read.parse(texts(merged(SOUND[target], {target: {"suppress": [name]}})))
+
+
+#: All rules that are guards, by target; those of `stack` apply to every target.
+GUARDS = {
+    "oci": "container-image container-single container-sums domain existing-instead existing-open existing-system "
+    "image-compiler image-import image-missing image-rails login-image machines-end machines-ending mount-points "
+    "pool-names shape-joined single-asked slurm-always-on slurm-container slurm-entry slurm-fallback-domains "
+    "slurm-gpus slurm-home slurm-missing slurm-queue slurm-software slurm-static slurm-tenancy slurm-test "
+    "ssh-sources",
+    "aws": "container-sum existing-instead existing-open existing-system existing-there image-missing lustre-efa-setup "
+    "mount-points names networks profile-instead profile-there provider-region purchase-unconfirmed "
+    "reservation-missing reservation-unknown slurm-always-on slurm-container slurm-entry slurm-home slurm-idle "
+    "slurm-profile slurm-queue slurm-software slurm-static slurm-test ssh-sources storage-zones type-unknown "
+    "zone-missing",
+    "hosts": "host-keys hosts-named slurm-names",
+    "kubernetes": "gpu-operator host-keys kubectl-here nodes-named rail-addresses rails-between secondary-networks",
+    "stack": "judgeable limits monitoring pool sizes source-sum tests-version",
+}
+
+
+def test_exactly_the_listed_rules_are_guards():
+    found = {target: import_module(f"config.{target}.rules") for target in TARGETS}
+    rules = {target: module.RULES | module.STACK_RULES for target, module in found.items()} | {"stack": read.STACK_RULES}
+    assert {where: " ".join(sorted(name for name in its if its[name].guard)) for where, its in rules.items()} == GUARDS
 
 
 def test_every_rule_about_a_stack_is_broken_by_a_case_of_this_file():

@@ -1112,6 +1112,36 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "fits", "exceeds"),
+    [
+        (
+            "elastic-ips",
+            ({"login": {"elasticIp": True}}, {"elastic_ips": {"ap-northeast-1": ElasticIps(6, 5, 1)}}),
+            ({"login": {"elasticIp": True}}, {"elastic_ips": {"ap-northeast-1": ElasticIps(6, 5, 0)}}),
+        ),
+        (
+            "elastic-ips",
+            (EXISTING | {"login": {"elasticIp": True}}, {"elastic_ips": {"ap-northeast-1": ElasticIps(5, 4, 0)}}),
+            (EXISTING | {"login": {"elasticIp": True}}, {"elastic_ips": {"ap-northeast-1": ElasticIps(5, 5, 0)}}),
+        ),
+        (
+            "addresses",
+            (nodes(static=219) | {"network": {"private": "10.1.0.0/23"}}, {}),
+            (nodes(static=219, dynamic=1) | {"network": {"private": "10.1.0.0/23"}}, {}),
+        ),
+        (
+            "addresses",
+            (EXISTING, {"subnets": subnet(PRIVATE, free=2).subnets}),
+            (EXISTING, {"subnets": subnet(PRIVATE, free=1).subnets}),
+        ),
+    ],
+)
+def test_addresses_that_take_exactly_the_room_that_is_left_are_accepted_and_one_more_is_refused(name, fits, exceeds):
+    counts = [len(list(RULES[name].findings(built(changes), replace(FACTS, **facts)))) for changes, facts in (fits, exceeds)]
+    assert counts == [0, 1]
+
+
 @pytest.mark.parametrize(("newer", "refused"), [(2, []), (3, ["aws.queues[0].machines[1].purchase.reservation"])])
 def test_the_room_in_a_group_with_reservations_of_two_types_is_counted_for_each_type(newer, refused):
     same = {"placement": "none", "purchase": {"option": "odcr-group", "reservation": GROUP}}

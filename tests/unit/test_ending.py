@@ -118,6 +118,32 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
     assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76
 
 
+@pytest.mark.parametrize(
+    ("asked", "scale", "price", "costs"),
+    [
+        (ASKED, 4000, PRICE, f", rehearsed; real machines cost 48 USD an hour ({PRICE.source})"),
+        (ASKED, 4000, None, ", rehearsed"),
+        (REAL, 1, PRICE, f", 48 USD an hour ({PRICE.source})"),
+        (REAL, 1, None, ", at an unknown price (set records.pricePerNodeHour)"),
+    ],
+)
+def test_machines_that_jobs_start_run_only_while_jobs_need_them_while_others_run_until_the_stack_is_destroyed(
+    asked, scale, price, costs
+):
+    judged = judge(json.dumps(document(asked, scale=scale)), asked)
+
+    def lines(job: str) -> list[str]:
+        following = ending.Next.of(asked, price, SSH, None, rents=True, job=job)
+        return ending.screen(judged, NOTHING, following).splitlines()
+
+    of_jobs, others = lines("ssh login busbar-test"), lines("")
+    assert of_jobs[-1] == f"running:  2 x BM.GPU4.8 while jobs need them{costs}"
+    assert others[-1] == f"running:  2 x BM.GPU4.8{' until the stack is destroyed' if scale == 1 else ''}{costs}"
+    (again,) = [line for line in others if line.startswith("again:")]
+    assert again.replace("again:    ", "again:    ssh login busbar-test; then ") in of_jobs
+    assert not [line for line in others if line.startswith("report:")]
+
+
 def test_an_update_that_shows_an_earlier_run_says_that_this_update_measured_nothing():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     run = judged.line["run_id"]

@@ -28,6 +28,12 @@ def test_a_preview_of_at_most_100_columns_names_machines_and_price_and_wire_and_
     assert max(map(len, lines)) <= 100
 
 
+def test_a_preview_shows_healthy_numbers_for_the_six_largest_sizes_only():
+    lines = expectation(Asked(a_plan(8, 4 << 30), GPU4, 2), PRICE, rents=True).splitlines()
+    sizes = [" ".join(line.split()[:2]) for line in lines[lines.index("  healthy:  about") + 1 : -1]]
+    assert sizes == ["128 MiB", "256 MiB", "512 MiB", "1 GiB", "2 GiB", "4 GiB"]
+
+
 def test_the_expected_busbw_and_the_price_per_busbw_belong_to_the_deciding_collective():
     asked = Asked(a_plan(1 << 30, 4 << 30, collectives=("alltoall",)), GPU4, 2)
     found = expected(asked, PRICE)

@@ -32,6 +32,27 @@ def test_a_call_of_kubectl_ends_although_a_program_that_kubectl_started_keeps_it
     os.kill(plugin, signal.SIGKILL)  # raises an error if the plugin has ended, so that the call may have waited for it
 
 
+def test_kubectl_has_five_seconds_more_than_its_request_so_that_it_can_report_the_request_that_timed_out(monkeypatch):
+    calls = []
+
+    class Process:
+        returncode = 1
+
+        def __init__(self, argv, **_):
+            calls.append(argv[3:])
+
+        def communicate(self, _, timeout):
+            calls.append(timeout)
+            return b"", b"error: context deadline exceeded\n"
+
+    monkeypatch.setattr(kubectl.subprocess, "Popen", Process)
+    monkeypatch.setattr(kubectl.shutil, "which", lambda _: "/usr/bin/kubectl")
+    called = kubectl.Kubectl({"kubeconfig": None, "context": None, "host": "this machine"}, "busbar")
+    assert called("get", "pods").why == "error: context deadline exceeded"
+    called("get", "pods", timeout_s=7)
+    assert calls == [["--request-timeout=30s", "get", "pods"], 35, ["--request-timeout=7s", "get", "pods"], 12]
+
+
 def test_a_stalled_connection_to_a_pod_ends_the_command_after_twice_the_requests_limit_and_ten_minutes(monkeypatch):
     def run(words, **given):
         assert given["timeout"] == 2 * 1800 + 600

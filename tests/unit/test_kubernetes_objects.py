@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster_in_memory import ASK, LABELS, Cluster, node, pod
 
-from components.remote_scripts import kubernetes_objects
+from components.remote_scripts import kubectl, kubernetes_objects, kubernetes_pending
 from components.remote_scripts.kubectl import Answer
 
 
@@ -127,6 +127,37 @@ def failed_sandbox(message: str, version: int = 1) -> dict[str, Any]:
 
 def waiting(reason: str, message: str) -> list[dict[str, Any]]:
     return [{"state": {"waiting": {"reason": reason, "message": message}}}]
+
+
+_SCHEDULED = {"type": "PodScheduled", "status": "False", "message": "no room"}
+_ENDED = {"exitCode": 137, "message": "killed"}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"conditions": [_SCHEDULED]}, ("no node accepts this pod: no room", 45)),
+        *(
+            ({"containerStatuses": waiting(reason, "bad")}, (f"which the node cannot pull ({reason}: bad)", 20))
+            for reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+        ),
+        *(
+            ({"containerStatuses": waiting(reason, "bad")}, (f"its container does not start ({reason}: bad)", 10))
+            for reason in ("CreateContainerError", "CreateContainerConfigError", "RunContainerError", "CrashLoopBackOff")
+        ),
+        ({"containerStatuses": [{"state": {"terminated": _ENDED}}]}, ("its container ended with 137: killed", None)),
+        ({"containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]}, ("its container ended with 1: no message", None)),
+        ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, ("it failed (Evicted: disk)", None)),
+        ({"containerStatuses": waiting("ContainerCreating", "")}, ("waiting for the node", None)),
+    ],
+)
+def test_the_cause_of_a_pod_that_does_not_run_is_reported_with_the_seconds_after_which_waiting_is_useless(
+    cluster, status, expected
+):
+    its = pod(1, **({"phase": "Pending", "conditions": []} | status))
+    said, useless_after_s = kubernetes_pending.why_pending(cluster, its, ASK, set())
+    assert (said.endswith(expected[0]), useless_after_s) == (True, expected[1]), said
+    assert kubernetes_pending.why_pending(cluster, its | {"spec": {}}, ASK, set())[0] in {said, "waiting for the scheduler"}
 
 
 def test_an_image_that_a_node_cannot_pull_is_named(cluster, monkeypatch):
@@ -319,6 +350,16 @@ def test_objects_of_a_kind_that_the_cluster_no_longer_knows_count_as_removed(clu
     assert ("namespace", "busbar") not in cluster.objects
 
 
+def test_pods_that_are_being_deleted_do_not_count_and_the_newest_pod_comes_first(cluster):
+    cluster.pods = [pod(at) for at in range(3)]
+    for at, second in enumerate(("01", "03", "02")):
+        cluster.pods[at]["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{second}Z"
+    cluster.pods[2]["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z"
+    assert [one["spec"]["nodeName"] for one in kubectl.pods_of(cluster, "app=x")] == ["gpu1", "gpu0"]
+    cluster.pods[0]["status"]["phase"] = "Pending"
+    assert [bool(kubectl.on_node(cluster.pods, name)) for name in ("gpu0", "gpu1", "gpu7")] == [False, True, False]
+
+
 # MPI Operator
 
 MPI: dict[str, Any] = {
@@ -328,10 +369,38 @@ MPI: dict[str, Any] = {
 }
 
 
-def test_a_cluster_without_mpi_operator_is_refused_before_anything_is_changed(cluster):
+def test_a_cluster_without_mpi_operator_or_with_an_older_one_is_refused_before_anything_is_changed(cluster):
     said = "kubernetes.job is MPIJob, but the cluster does not know MPIJob of kubeflow.org/v2beta1: MPI Operator is not "
     assert refused(**MPI).startswith(said)
+    older = "mpijobs  mj  kubeflow.org/v1  true  MPIJob\nothers  kubeflow.org/v2beta1  true  Other\n"
+    cluster.wrong["api-resources"] = Answer(0, older, "")
+    assert refused(**MPI).startswith(said)
     assert not {"apply", "delete"} & set(cluster.verbs())
+
+
+_ALWAYS = "list pods,create pods/exec,list events,patch serviceaccounts,patch roles.rbac.authorization.k8s.io,"
+_ALWAYS += "patch rolebindings.rbac.authorization.k8s.io"
+_NETWORK = "patch network-attachment-definitions.k8s.cni.cncf.io"
+_OF_JOB = "patch jobs.batch,delete jobs.batch,patch services"
+_OF_MPI = "patch mpijobs.kubeflow.org,delete mpijobs.kubeflow.org,delete pods"
+
+
+@pytest.mark.parametrize(
+    ("changes", "needed"),
+    [
+        ({}, f"{_ALWAYS},{_OF_JOB},{_NETWORK}"),
+        ({"rails": False}, f"{_ALWAYS},{_OF_JOB}"),
+        (MPI, f"{_ALWAYS},{_OF_MPI},{_NETWORK}"),
+    ],
+    ids=["a Job", "no rails", "an MPIJob"],
+)
+def test_a_user_is_refused_who_lacks_any_permission_that_the_stack_needs(cluster, changes, needed):
+    cluster.groups.add("kubeflow.org")
+    for permission in needed.split(","):
+        cluster.denied = {permission}
+        assert refused(**changes).startswith(f"the kubeconfig's user may not {permission} in namespace busbar (RBAC)")
+    asked = [" ".join(words[2:]) for words in cluster.calls if words[:2] == ("auth", "can-i")]
+    assert set(asked) == set(needed.split(","))
 
 
 def test_a_stack_that_changes_to_an_mpi_job_deletes_its_former_job_and_service(cluster):

@@ -199,6 +199,16 @@ def test_requests_that_differ_only_in_the_order_of_variables_have_the_same_run_i
     assert ids != {json.loads(requests.measure(place(), ASKED, []))["run_id"]}
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_only_a_request_for_several_nodes_names_rails_and_their_rate_and_interfaces(nodes):
+    plan = ASKED.plan.model_copy(update={"fabric": ("fab0",)})
+    asked = dataclasses.replace(ASKED, plan=plan, nodes=nodes)
+    found = json.loads(requests.measure(place(asked), asked, []))
+    rails = ASKED.shape.rdma if nodes > 1 else None
+    named = (list(rails.hca), rails.port_gbit_s, ["fab0"]) if rails else ([], 0, [])
+    assert (found["hcas"], found["port_gbit_s"], found["fabric"]) == named
+
+
 def test_the_line_that_the_judge_gets_in_other_tests_fits_the_runners_types():
     assert fits_its_type(document())
     with pytest.raises(UnfitError, match=r"^steps\[0\]\.rows is 'none'; it must be a list"):

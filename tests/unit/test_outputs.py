@@ -42,6 +42,13 @@ def test_every_judgement_produces_outputs_that_fit_the_schema(text):
     FITS.validate(whole(text))
 
 
+def test_the_share_of_the_ceiling_has_four_decimals():
+    rows = [row(size, 0.0312345) for size in PLAN.sizes_bytes]
+    found = whole(with_step("all_reduce", rows=rows))["measured"]
+    assert found["wire_efficiency"] == round(found["busbw_gb_s"] / found["ceiling_gb_s"], 4) == 0.6247
+    assert whole("")["measured"]["wire_efficiency"] is None
+
+
 def test_a_searchs_culprits_are_in_reasons_and_outputs_and_fit_the_schema():
     found = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in PLAN.sizes_bytes]), SEARCHED)
     FITS.validate(found)

@@ -118,6 +118,15 @@ def test_the_expected_time_of_a_step_is_its_bytes_divided_by_the_line_rate(shape
     assert found["all_reduce"].seconds == pytest.approx(2 * (1 + 8 + 1) * 1.875 * (1 << 30) / (top * 1e9), abs=1e-3)
 
 
+def test_the_expected_time_of_a_run_over_nvlink_between_nodes_follows_from_the_nvlink_rate_of_one_gpu():
+    shape, size = SHAPES["BM.GPU.GB200.4"], 16 << 30
+    plan = a_plan(size, size, iterations=8, exports={"NCCL_MNNVL_ENABLE": "1"}, looks=0, spread_iterations=0)
+    (over,) = [one for one in steps(plan, shape, 2) if one.name == "nvl"]
+    found = pace(over, 2, shape, 2)
+    assert found.wire_gb_s == shape.nvlink_gbytes_per_s == 900
+    assert found.seconds == pytest.approx(2 * over.cycles * (over.warmup + over.iterations + 1) * 1.75 * size / 900e9, abs=1e-3)
+
+
 def test_a_step_without_a_known_line_rate_has_no_expected_time():
     plan = a_plan(8, 64, collectives=("hypercube",), looks=0, spread_iterations=0)
     (found,) = [pace(one, 2, GPU4, 2) for one in steps(plan, GPU4, 2) if one.name == "hypercube"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -212,3 +213,18 @@ def test_a_rack_is_short_if_its_switches_do_not_reduce_or_if_the_run_over_nvlink
     assert f"over NVLink between nodes {row.collective} reached" in reason
     assert "check nvidia-imex, and whether all nodes are in one rack" in reason
     assert over_nvlink(row, 2000.0).verdict == "unknown"
+
+
+@pytest.mark.parametrize("row", RACKS, ids=name)
+def test_a_busbw_over_nvlink_is_believed_up_to_exactly_1_05_times_the_rate_that_nvlink_can_carry(row):
+    ranks = row.nodes * row.shape.gpus
+    most = 1.05 * (900 * 2 * (ranks - 1) / ranks if row.collective == "all_reduce" else 900)
+    states = []
+    for busbw_gb_s in (most, math.nextafter(most, math.inf)):
+        line = document(asked(row), scale=1)
+        (step,) = [step for step in line["steps"] if step["stage"] == "nvl"]
+        size, out_of_place, in_place = step["rows"][-1]
+        step["rows"][-1] = [size, [*out_of_place[:2], busbw_gb_s, 0], [*in_place[:2], busbw_gb_s, 0]]
+        (check,) = [one for one in judged(line, row).checks if one.name == "nvl"]
+        states.append((check.state, "is more than it can carry" in check.why[0]))
+    assert states == [("pass", False), ("unknown", True)]

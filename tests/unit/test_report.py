@@ -61,6 +61,30 @@ def test_a_page_shows_the_verdict_and_the_busbw_and_its_share_of_the_ceiling_and
         assert expected in text
 
 
+def test_a_page_shows_every_measured_row_and_opens_the_rows_of_the_deciding_collective():
+    text = page_of("pass")
+    assert text.count("<h2>All rows</h2>") == 1
+    rows = text[text.index("<h2>All rows</h2>") : text.index("<h2>Versions and evidence</h2>")]
+    for name, found in PASSED["results"].items():
+        opened = " open" if name == PASSED["gate"]["collective"] else ""
+        _, _, block = rows.partition(f"<details{opened}><summary>{name}</summary>")
+        table = block[: block.index("</details>")]
+        cells = [re.findall(r"<td class=n>([^<]*)</td>", one) for one in table.split("<tr>")[2:]]
+        assert [size for size, *_ in cells] == [size_text(one["size_bytes"]) for one in found]
+        for (_, *shown), one in zip(cells, found, strict=True):
+            numbers = [one["out_of_place"][key] for key in ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")]
+            numbers += [one["in_place"][key] for key in ("time_us", "busbw_gb_s", "wrong")]
+            assert [float(text) for text in shown] == pytest.approx(numbers, rel=1e-4)
+    assert "All rows" not in page_of("nothing")
+
+
+def test_a_page_of_a_rehearsal_says_by_which_factor_its_wires_were_slowed_down():
+    said = "Rehearsed: every wire was slowed down by a factor of 4000."
+    assert (PASSED["rehearsed"], PASSED["scale"]) == (True, 4000)
+    assert said in page_of("pass")
+    assert "Rehearsed" not in web_page.html(PASSED | {"rehearsed": False, "scale": 1})
+
+
 def test_a_search_is_shown_as_a_matrix_and_as_sentences():
     text = page_of("short")
     assert "Pairs of nodes" in text
