@@ -22,7 +22,7 @@ def _unit(description: str, command: str) -> str:
         MARK,
         "[Unit]",
         f"Description={description}",
-        # Jobs need the home folders (remote-fs.target), and their users' names from the directory.
+        # Jobs need the home folders (remote-fs.target), and sssd looks up the names of their users.
         "After=network-online.target munge.service remote-fs.target sssd.service",
         "Wants=network-online.target munge.service",
         "",

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 #: How far each counter may grow from the start of the measurement to the end of the deciding run. Congestion counters (CNP,
 #: ECN, pauses) are not errors and are left out. This project chose the limits. The meanings of the counters are from:
-#: - InfiniBand Architecture, PortCounters: the first four counters show that a link was lost or retrained; some symbol errors
-#:   are normal, because forward error correction repairs them.
+#: - InfiniBand Architecture, PortCounters: the first four counters below show that a link was lost or retrained. For the fifth,
+#:   `symbol_error`, some errors are normal, because forward error correction repairs them.
 #: - NVIDIA, "Understanding mlx5 ethtool counters": a timeout stalls a queue for milliseconds; too many retries break the queue.
 #: - EC2 user guide, "Monitor an EFA": a connection without a response is dropped.
 ALLOWED = {
@@ -41,7 +41,7 @@ def judge(transport: Any) -> Check:
     grown = list(_grown(events))[:_NAMED]
     if uncounted and not grown:
         unread = ", ".join(map(str, uncounted))
-        return Check("ports", UNKNOWN, (f"no error counter could be read both before and after the run of {unread}",))
+        return Check("ports", UNKNOWN, (f"no error counter of {unread} could be read both before and after the run",))
     return check("ports", grown, good=("no error counter of an RDMA port grew more than in a healthy run",))
 
 

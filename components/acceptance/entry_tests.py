@@ -1,4 +1,4 @@
-"""Installs one program per pool; the controller runs the program to test new machines in pairs before they become nodes."""
+"""Installs a program for each pool. With it, the controller tests the pool's new machines in pairs before they become nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def entry_tests(  # noqa: PLR0913 - what the tests depend on, by name
     source: Source,
     opts: pulumi.ResourceOptions,
 ) -> list[Ran]:
-    """Register one Command for each set whose machines are tested.
+    """Register one Command for each pool whose new machines are tested.
 
     The Command writes the test's program, and the document with the request that this program carries out.
 

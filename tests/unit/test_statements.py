@@ -1,4 +1,7 @@
-"""Every command in README and docs is listed with the test that runs or records it, or with the reason why no test does."""
+"""Checks tools/statements.json, the list of the statements in README and docs: commands to type, and blocks of a stack file.
+
+For each statement, the list names the test that covers it, or says why no test does.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def test_statements_that_no_test_runs_are_counted_and_each_has_a_reason(capsys):
 
 @pytest.mark.parametrize(("page", "text"), BLOCKS, ids=[page for page, _ in BLOCKS])
 def test_every_stack_file_block_in_the_docs_is_valid_for_the_models(page, text):
-    """A block has groups with their full names, or is a part of its page's group."""
+    """A block has the stack file's groups, such as busbar:aws; or it is a part of one group, whose name is the page's name."""
     block = yaml.safe_load(textwrap.dedent(text))
     target = page.removeprefix("docs/").partition(".")[0]
     named = {key.partition(":")[2]: value for key, value in block.items() if key.startswith("busbar:")}
