@@ -39,6 +39,30 @@ def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
     )
 
 
+def test_each_step_has_its_own_sizes_and_operations_and_a_retest_takes_more_looks_and_enough_operations_for_a_median():
+    asked = a_plan(end_bytes=4 << 30, iterations=10, warmup=5, looks=17, spread_iterations=9)
+    found = steps.steps(asked, SHAPES["BM.GPU.H100.8"], 2)
+    again = [steps.repeated(one) for one in found]
+    assert [
+        (one.name, one.begin_bytes, one.end_bytes, one.iterations, one.warmup, one.cycles, later.iterations, later.cycles)
+        for one, later in zip(found, again, strict=True)
+    ] == [
+        ("node", 1 << 30, 1 << 30, 10, 1, 1, 12, 1),
+        ("rails", 1 << 29, 1 << 29, 10, 5, 1, 12, 1),
+        ("all_reduce", 8, 4 << 30, 10, 5, 1, 10, 1),
+        ("looks_early", 4 << 30, 4 << 30, 5, 1, 9, 5, 27),
+        ("spread", 4 << 30, 4 << 30, 9, 1, 1, 9, 1),
+        ("free", 4 << 30, 4 << 30, 10, 5, 1, 10, 1),
+        ("looks_late", 4 << 30, 4 << 30, 5, 1, 8, 5, 24),
+    ]
+
+
+def test_the_smallest_message_by_rail_is_one_float():
+    for end_bytes, size in ((8, 4), (32, 4), (64, 8), (1024, 128)):
+        (by_rail,) = [one for one in steps.steps(a_plan(end_bytes=end_bytes), GPU4, 2) if one.name == "rails"]
+        assert by_rail.begin_bytes == by_rail.end_bytes == size
+
+
 def test_the_names_of_rails_are_matched_exactly_and_not_as_prefixes_of_other_devices():
     (hca,) = [word for word in words_of("all_reduce") if word.startswith("NCCL_IB_HCA=")]
     assert hca == (
@@ -232,5 +256,8 @@ def test_a_rack_uses_its_rails_except_in_the_run_over_nvlink_between_nodes():
     assert {one.environment["NCCL_MNNVL_ENABLE"] for one in found.values()} == {"0"}
     off = Measure(exports={"NCCL_MNNVL_ENABLE": "0"})
     small = Measure(sizes=Sizes(to="64M"))
+    exact = Measure(sizes=Sizes(to="512M"))
+    for measure, nodes in ((plan, 18), (exact, 2)):
+        assert "nvl" in {step.name for step in steps.steps(measure, row, nodes)}
     for measure, nodes in ((plan, 1), (off, 2), (plan, 19), (small, 2)):
         assert "nvl" not in {step.name for step in steps.steps(measure, row, nodes)}
