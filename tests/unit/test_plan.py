@@ -242,6 +242,20 @@ def test_the_prediction_is_within_a_third_of_real_measurements(mib, measured):
     assert found == pytest.approx(measured, rel=0.34)
 
 
+def test_if_the_switches_of_network_and_nvlink_reduce_each_gpu_sends_nine_eighths_of_the_message_over_nvlink():
+    h100 = SHAPES["BM.GPU.H100.8"]
+    rdma = dataclasses.replace(h100.rdma, port_gbit_s=10 * h100.rdma.port_gbit_s)
+    assert ceiling.in_network_gb_s(dataclasses.replace(h100, rdma=rdma), 2) == pytest.approx(450 / (9 / 8) * 15 / 8)
+    old = dataclasses.replace(GPU4, rdma=dataclasses.replace(GPU4.rdma, port_gbit_s=10 * GPU4.rdma.port_gbit_s))
+    assert ceiling.in_network_gb_s(old, 2) == pytest.approx(300 / (14 / 8) * 15 / 8)
+
+
+def test_one_rehearsed_node_has_no_highest_busbw_because_memory_replaces_nvlink():
+    h100 = SHAPES["BM.GPU.H100.8"]
+    assert ceiling.most_gb_s("all_reduce", h100, 1, ring=True) == 450
+    assert ceiling.most_gb_s("all_reduce", h100, 1, 4000, ring=True) is None
+
+
 def test_every_collective_in_the_configuration_exists_in_nccl_tests():
     assert Measure().collectives == tuple(COLLECTIVES)
 
