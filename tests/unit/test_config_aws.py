@@ -407,6 +407,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{P5}.placement is managed, and cr-1 was created in no placement group",
         ),
         (bought("open-odcr", placement="managed"), FACTS, f"{P5}.placement is managed, and purchase.option is open-odcr"),
+        (
+            merged(bought("open-odcr", placement="existing"), nodes(placementGroup="mine")),
+            FACTS,
+            f"{P5}.placement is existing, and purchase.option is open-odcr",
+        ),
     ],
     "reservation-in-group": [
         (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; set existing")
@@ -423,6 +428,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (TARGETED, reserved(replace(ODCR, zone=OTHER)), f"{P5}.purchase.reservation is cr-1, which is in {OTHER}, and aws.zone")
     ],
     "reservation-missing": [
+        (
+            bought("open-odcr", reservation="cr-1"),
+            FACTS,
+            f"{P5}.purchase.reservation is cr-1, which option open-odcr does not use; set option to",
+        ),
         (
             bought("capacity-block"),
             FACTS,
@@ -639,6 +649,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             {},
             replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", efa=16)}),
             f"{P5}.type is p5.48xlarge, which has 16 EFA devices on 32 cards according to the account, and 32 on 32 according",
+        ),
+        (
+            {},
+            replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", cards=INSTANCES["p5.48xlarge"].cards[1:])}),
+            f"{P5}.type is p5.48xlarge, which has 32 EFA devices on 31 cards according to the account, and 32 on 32 according",
         ),
         (
             {},
@@ -961,6 +976,7 @@ SOUND = [
     (merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}), also(LOGIN, *rules_of(LOGIN))),
     (merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}), also(LOGIN, *rules_of("172.16.0.0/16"))),
     ({"secondZone": OTHER} | home(deployment="MULTI_AZ_1"), FACTS),
+    (merged(on_demand(dynamic=4), {"slurm": {"testNodes": 4}}), FACTS),
     (TARGETED, FACTS),
     (merged(TARGETED, nodes(static=6, dynamic=2)), FACTS),
     (POOLED, FACTS),
@@ -969,6 +985,7 @@ SOUND = [
         reserved(IN_MINE),
     ),
     (bought("capacity-block", reservation="cr-1"), reserved(BLOCK)),
+    (merged(bought("capacity-block", reservation="cr-1"), nodes(static=0)), reserved(replace(BLOCK, state="scheduled"))),
     (bought("capacity-block", offering="cb-1", confirm="cb-1"), FACTS),
     (bought("spot", allocation="capacity-optimized", placement="managed"), FACTS),
     (nodes(static=200) | {"network": {"private": "10.1.0.0/23"}}, replace(FACTS, quota_vcpus={P_QUOTA: 38400.0})),
@@ -1140,6 +1157,18 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
 def test_addresses_that_take_exactly_the_room_that_is_left_are_accepted_and_one_more_is_refused(name, fits, exceeds):
     counts = [len(list(RULES[name].findings(built(changes), replace(FACTS, **facts)))) for changes, facts in (fits, exceeds)]
     assert counts == [0, 1]
+
+
+def test_a_slurm_cluster_without_dynamic_machines_breaks_only_the_rule_about_idle_controllers():
+    found = check(RULES, built(on_demand(dynamic=0)), FACTS)
+    assert {one.rule for one in found} - _EXPECTED == {"slurm-idle"}
+
+
+@pytest.mark.parametrize("held", [None, ()])
+def test_a_group_without_any_reservation_breaks_only_the_rule_about_pools_of_reservations(held):
+    wanted = built(merged(POOLED, nodes(placement="existing", placementGroup="mine")))
+    found = check(RULES, wanted, replace(FACTS, groups={GROUP: held}))
+    assert {one.rule for one in found} - _EXPECTED == {"reservation-pool"}
 
 
 @pytest.mark.parametrize(("newer", "refused"), [(2, []), (3, ["aws.queues[0].machines[1].purchase.reservation"])])

@@ -755,6 +755,27 @@ def test_a_limit_applies_to_the_sum_of_new_nodes_of_several_pools():
     )
 
 
+def test_an_unknown_limit_is_only_reported_for_a_pool_that_needs_more_nodes():
+    def said(running: int) -> list[str]:
+        found = check(RULES, wanted(), facts(available={"gpu4-count": None}, running={"gpu": running}))
+        return [one.path for one in found if one.rule == "limit-unknown"]
+
+    assert (said(1), said(2), said(3)) == (["oci.pools[0].nodes"], [], [])
+
+
+def test_an_import_of_an_image_is_announced_once_for_all_pools_and_not_for_pools_with_running_nodes():
+    image = {"image": "ubuntu2404-nv580", "imageFamily": DEFAULT}
+    both = parsed(oci={"pools": [image, {"name": "more", "nodes": 2, **image}]}, measure={"pool": "gpu"}).wanted
+    assert isinstance(both, Oci)
+
+    def said(**running: int) -> list[str]:
+        return [one.path for one in check(RULES, both, facts(running=running)) if one.rule == "image-import"]
+
+    assert said(gpu=0, more=0) == ["oci.pools[0].image"]
+    assert said(gpu=2, more=0) == ["oci.pools[1].image"]
+    assert said(gpu=2, more=2) == []
+
+
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
@@ -912,6 +933,7 @@ def test_file_systems_on_oci_have_the_same_keys_as_on_aws():
 @pytest.mark.parametrize(
     "changes",
     [
+        pool(root={"size": "200 GB"}),
         storage(home={"mount": "/home"}),
         storage(home={"mount": "/home/shared"}),
         storage(home={"mount": "/opt/shared"}),

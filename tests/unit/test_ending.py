@@ -109,6 +109,9 @@ def test_the_next_command_is_under_the_headline_and_appears_once():
     text = TEXTS["short-rehearsed"]()
     assert text.splitlines()[1] == "next, on the head node: ssh 10.0.1.2 'cat state'"
     assert text.count("ssh 10.0.1.2 'cat state'") == 1
+    another = SEARCHED["culprits"][0] | {"next": "look elsewhere"}
+    lines = shown(ASKED, share=0.5, searched=SEARCHED | {"culprits": [*SEARCHED["culprits"], another]}).splitlines()
+    assert [line for line in lines if line.startswith("next,")] == lines[1:2]
 
 
 @pytest.mark.parametrize("name", TEXTS)

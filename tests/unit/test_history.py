@@ -224,6 +224,16 @@ def test_five_passes_give_a_limit_and_four_passes_give_no_limit():
     assert found.source == "the history of 5 passes (median 90 GB/s less 4 deviations of 1.5)"
 
 
+def test_from_ten_passes_on_the_first_five_and_the_last_ten_set_limits_and_the_higher_limit_applies():
+    low, high = [80.0] * 6, [90.0] * 10
+    days = [made(day, number) for day, number in enumerate([*low, *high], 1)]
+    assert required(days).source.startswith("the history of the last 10 passes (median 90 GB/s ")
+    assert required(days[:9]).source.startswith("the history of 9 passes (")
+    falling = [made(day, number) for day, number in enumerate([*high, *low], 1)]
+    assert required(falling).source.startswith("the history of the first 5 passes (median 90 GB/s ")
+    assert required(falling[5:15]).source.startswith("the history of the first 5 passes (")
+
+
 def test_equal_passes_give_a_limit_four_percent_below_their_busbw():
     assert required([made(day, 90.0) for day in range(1, 6)]).busbw_gb_s == pytest.approx(90.0 * 0.96)
 

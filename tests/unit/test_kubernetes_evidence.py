@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -68,8 +69,9 @@ def kept(tmp_path: Path) -> dict[str, str]:
     return {str(file.relative_to(top)): file.read_text() for file in top.rglob("*") if file.is_file()}
 
 
-def test_files_of_a_run_are_on_the_control_planes_host_when_the_run_ends(pods, tmp_path):
-    with Evidence(pods, "busbar", "p", REQUEST) as evidence:
+@pytest.mark.parametrize("kind", ["measure", "search"])
+def test_files_of_a_run_are_on_the_control_planes_host_when_the_run_ends(pods, tmp_path, kind):
+    with Evidence(pods, "busbar", "p", REQUEST | {"kind": kind}) as evidence:
         writes(pods, "p", "runs/abc1/line.json", "{}")
         writes(pods, "p", "runs/abc1/12ab.txt.gz", "transcript")
         writes(pods, "p", "runs/other/line.json", "not this run")
@@ -116,6 +118,17 @@ def test_a_new_pod_gets_the_files_of_ended_runs_and_keeps_its_own_files(pods):
     assert (home / "runs/abc1/line.json").read_text() == "old"
     assert (home / "looks/1f.json").read_text() == "[2.0]"
     assert not (home / "runs/cut1").exists()
+
+
+def test_a_new_pod_gets_only_the_sixteen_newest_runs(pods, tmp_path):
+    for number in range(17):
+        line = tmp_path / f"host/.busbar/kubernetes/busbar/runs/run{number}/line.json"
+        line.parent.mkdir(parents=True)
+        line.write_text("{}")
+        os.utime(line, (number, number))
+    Evidence(pods, "busbar", "q", REQUEST).give_back()
+    found = {path.name for path in (pods.home("q") / ".busbar/runs").iterdir()}
+    assert found == {f"run{number}" for number in range(1, 17)}
 
 
 @pytest.mark.parametrize("request_", [{"run_id": "abc1", "kind": "build"}, {"run_id": "../x", "kind": "measure"}, {}])

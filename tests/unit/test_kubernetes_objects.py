@@ -169,26 +169,32 @@ def test_an_image_that_a_node_cannot_pull_is_named(cluster, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("event", "sentence"),
+    ("event", "sentence", "useless_after_s"),
     [
         (
             "error at storage engine: Could not allocate IP in range: ip: 10.100.100.1 / - 10.100.100.2",
             "the addresses of the rail's range are used up: give kubernetes.rails a wider range",
+            20,
         ),
         (
             'cannot find a network-attachment-definition (busbar-rail0) in namespace (busbar): "busbar-rail0" not found',
             "the rail's NetworkAttachmentDefinition is gone",
+            10,
         ),
-        ("failed to find host device: Link not found", "the node lacks an interface that kubernetes.rails names"),
+        ("failed to find host device: Link not found", "the node lacks an interface that kubernetes.rails names", 45),
         (
             'Multus: error getting k8s client: host must be a URL or a host:port pair: "https://[10.96.0.1]:443"',
             "Multus cannot parse an address that it wrote: its image was built with a later Go than the vendor's image",
+            20,
         ),
-        ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin"),
+        ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin", 20),
     ],
 )
-def test_a_pod_that_gets_no_rail_in_time_is_named_with_the_reason(cluster, event, sentence):
+def test_a_pod_that_gets_no_rail_in_time_is_named_with_the_reason(cluster, event, sentence, useless_after_s):
+    cluster.events = [failed_sandbox("some trouble", 1), failed_sandbox(event, 2), {"reason": "Scheduled"}]
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
+    for old, limit_s in ((set(), useless_after_s), ({"1"}, useless_after_s), ({"2"}, None)):
+        assert kubernetes_pending.why_pending(cluster, cluster.coming[1], ASK, old)[1] == limit_s
     cluster.events = [failed_sandbox(event)]
     said = refused()
     assert said.startswith("no pod runs on gpu1 within 0 s: busbar-ranks-1-x: ")

@@ -14,7 +14,7 @@ import pytest
 from cluster_in_memory import ASK, Cluster, pod
 
 from benchmarks.host import requests
-from components.remote_scripts import kubernetes_contact, kubernetes_run
+from components.remote_scripts import kubectl, kubernetes_contact, kubernetes_run
 from components.remote_scripts.kubectl import Answer, Kubectl
 
 NODES = [{"name": "gpu0", "address": "10.244.0.7"}, {"name": "gpu1", "address": "10.244.1.7"}]
@@ -248,6 +248,8 @@ def test_a_pod_that_an_eviction_deleted_is_reported_although_its_replacement_run
         cluster.objects["pods", "busbar-ranks-0-x"] = pod(0, conditions=[target])
         cluster.pods[0] = pod(0, uid="successor")
 
+    ignored = {"type": "DisruptionTarget", "status": "False", "reason": "Other"}
+    assert not kubectl.disrupted(pod(0, conditions=[ignored]))
     monkeypatch.setattr(cluster, "_get", lambda words, given: one_pod(cluster, words, given))
     run(monkeypatch, REQUEST, 143, evict)
     why = requests.refused(capsys.readouterr().out)

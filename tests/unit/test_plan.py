@@ -39,6 +39,30 @@ def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
     )
 
 
+def test_each_step_has_its_own_sizes_and_operations_and_a_retest_takes_more_looks_and_enough_operations_for_a_median():
+    asked = a_plan(end_bytes=4 << 30, iterations=10, warmup=5, looks=17, spread_iterations=9)
+    found = steps.steps(asked, SHAPES["BM.GPU.H100.8"], 2)
+    again = [steps.repeated(one) for one in found]
+    assert [
+        (one.name, one.begin_bytes, one.end_bytes, one.iterations, one.warmup, one.cycles, later.iterations, later.cycles)
+        for one, later in zip(found, again, strict=True)
+    ] == [
+        ("node", 1 << 30, 1 << 30, 10, 1, 1, 12, 1),
+        ("rails", 1 << 29, 1 << 29, 10, 5, 1, 12, 1),
+        ("all_reduce", 8, 4 << 30, 10, 5, 1, 10, 1),
+        ("looks_early", 4 << 30, 4 << 30, 5, 1, 9, 5, 27),
+        ("spread", 4 << 30, 4 << 30, 9, 1, 1, 9, 1),
+        ("free", 4 << 30, 4 << 30, 10, 5, 1, 10, 1),
+        ("looks_late", 4 << 30, 4 << 30, 5, 1, 8, 5, 24),
+    ]
+
+
+def test_the_smallest_message_by_rail_is_one_float():
+    for end_bytes, size in ((8, 4), (32, 4), (64, 8), (1024, 128)):
+        (by_rail,) = [one for one in steps.steps(a_plan(end_bytes=end_bytes), GPU4, 2) if one.name == "rails"]
+        assert by_rail.begin_bytes == by_rail.end_bytes == size
+
+
 def test_the_names_of_rails_are_matched_exactly_and_not_as_prefixes_of_other_devices():
     (hca,) = [word for word in words_of("all_reduce") if word.startswith("NCCL_IB_HCA=")]
     assert hca == (
@@ -218,6 +242,20 @@ def test_the_prediction_is_within_a_third_of_real_measurements(mib, measured):
     assert found == pytest.approx(measured, rel=0.34)
 
 
+def test_if_the_switches_of_network_and_nvlink_reduce_each_gpu_sends_nine_eighths_of_the_message_over_nvlink():
+    h100 = SHAPES["BM.GPU.H100.8"]
+    rdma = dataclasses.replace(h100.rdma, port_gbit_s=10 * h100.rdma.port_gbit_s)
+    assert ceiling.in_network_gb_s(dataclasses.replace(h100, rdma=rdma), 2) == pytest.approx(450 / (9 / 8) * 15 / 8)
+    old = dataclasses.replace(GPU4, rdma=dataclasses.replace(GPU4.rdma, port_gbit_s=10 * GPU4.rdma.port_gbit_s))
+    assert ceiling.in_network_gb_s(old, 2) == pytest.approx(300 / (14 / 8) * 15 / 8)
+
+
+def test_one_rehearsed_node_has_no_highest_busbw_because_memory_replaces_nvlink():
+    h100 = SHAPES["BM.GPU.H100.8"]
+    assert ceiling.most_gb_s("all_reduce", h100, 1, ring=True) == 450
+    assert ceiling.most_gb_s("all_reduce", h100, 1, 4000, ring=True) is None
+
+
 def test_every_collective_in_the_configuration_exists_in_nccl_tests():
     assert Measure().collectives == tuple(COLLECTIVES)
 
@@ -232,5 +270,8 @@ def test_a_rack_uses_its_rails_except_in_the_run_over_nvlink_between_nodes():
     assert {one.environment["NCCL_MNNVL_ENABLE"] for one in found.values()} == {"0"}
     off = Measure(exports={"NCCL_MNNVL_ENABLE": "0"})
     small = Measure(sizes=Sizes(to="64M"))
+    exact = Measure(sizes=Sizes(to="512M"))
+    for measure, nodes in ((plan, 18), (exact, 2)):
+        assert "nvl" in {step.name for step in steps.steps(measure, row, nodes)}
     for measure, nodes in ((plan, 1), (off, 2), (plan, 19), (small, 2)):
         assert "nvl" not in {step.name for step in steps.steps(measure, row, nodes)}

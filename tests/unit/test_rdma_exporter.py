@@ -122,6 +122,15 @@ def test_a_series_name_that_an_earlier_collection_used_can_be_used_again_by_the_
         assert not [each for each in samples if "file" in each.labels]
 
 
+def test_of_two_files_whose_names_become_the_same_metric_the_second_is_shown_with_the_label_file(tmp_path):
+    for name, value in (("counters/hw_a", "7\n"), ("hw_counters/a", "8\n")):
+        (tmp_path / "mlx5_0/ports/1" / name).parent.mkdir(parents=True)
+        (tmp_path / "mlx5_0/ports/1" / name).write_text(value)
+    samples, _ = read(collect(str(tmp_path)))
+    port = {"device": "mlx5_0", "port": "1"}
+    assert [(each.value, each.labels) for each in counters(samples)] == [(7, port), (8, port | {"file": "hw_counters/a"})]
+
+
 @pytest.mark.parametrize(
     ("name", "metric", "explained"),
     [

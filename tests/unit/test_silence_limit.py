@@ -27,6 +27,12 @@ def test_runs_with_larger_messages_or_more_operations_or_more_nodes_may_be_silen
     assert silence_s(step, GPU4, 64) > least + 30
 
 
+def test_a_step_by_rail_may_be_silent_for_as_many_times_longer_as_a_node_has_gpus():
+    step = deciding(8 << 30)
+    whole, by_rail = (silence_s(dataclasses.replace(step, stage=stage), GPU4, 2) - 121 for stage in ("all", "rails"))
+    assert by_rail == pytest.approx(8 * whole)
+
+
 def test_a_short_step_may_be_silent_for_two_minutes_plus_half_a_second_for_each_node():
     assert silence_s(deciding(8), GPU4, 2) == pytest.approx(121, abs=0.5)
     assert silence_s(deciding(8), GPU4, 64) == pytest.approx(152, abs=2)

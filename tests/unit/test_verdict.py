@@ -350,7 +350,9 @@ def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
     assert limit(512 * 1024, scale=4000) == pytest.approx(0.04)
 
 
-@pytest.mark.parametrize(("asks", "note"), [(250, "above the ceiling"), (90, "below half the ceiling"), (170, None)])
+@pytest.mark.parametrize(
+    ("asks", "note"), [(201, "above the ceiling"), (200, None), (100, None), (99, "below half the ceiling")]
+)
 def test_a_limit_of_the_user_is_applied_and_an_implausible_limit_is_also_noted(asks, note):
     bound = gate(PLAN, GPU4, 2, minimum_gb_s=asks)
     assert bound.limit_gb_s == asks
