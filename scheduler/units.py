@@ -1,4 +1,4 @@
-"""Makes the systemd units of Slurm's daemons."""
+"""Makes the systemd units of slurmctld and slurmd."""
 
 from typing import Dict
 
@@ -8,7 +8,7 @@ from scheduler.slurm_conf import CONTROLLER_PORTS, MARK
 def units(controller_address: str) -> Dict[str, str]:
     """Return the systemd units by name.
 
-    They replace the packages' own units, which start nothing on a machine without an /etc/slurm/slurm.conf.
+    They replace the units of the packages. Nodes have no /etc/slurm/slurm.conf: their slurmd asks the controller for it.
     """
     server = f"{controller_address}:{CONTROLLER_PORTS[0]}"
     return {

@@ -158,7 +158,7 @@ def test_a_user_submits_jobs_on_a_login_node_that_lacks_the_controllers_key(buil
     assert stage.on_host("ls /etc/busbar/id_ed25519 2>&1 || true", there).endswith("No such file or directory\n")
 
 
-CONNECTS = "python3 -c 'import socket; socket.create_connection((\"169.254.169.254\", 80), 5); print(\"open\")' 2>&1 | tail -1"
+CONNECTS = 'python3 -c \'import socket; socket.create_connection(("169.254.169.254", 80), 5); print("open")\' 2>&1 | tail -1'
 
 
 def test_users_of_the_controller_and_of_a_login_node_cannot_read_the_machines_cloud_credentials_but_root_can(built):

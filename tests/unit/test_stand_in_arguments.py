@@ -1,4 +1,4 @@
-"""A stand-in command refuses an unknown option with an error that names the option; no unknown option is ignored."""
+"""In the calls below, a program of the stand-ins refuses an unknown option with an error that names the option."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "rehearsal" / "image"
-#: For each command in rehearsal/image/README.md, the words of calls into which an unknown option is inserted.
+#: For each program of the stand-ins, the words of calls into which an unknown option is inserted.
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "bin/aws": [(), ("ssm", "put-parameter")],
     "bin/firewall-cmd": [(), ("--state",), ("--reload",), ("--permanent", "--zone=trusted")],
@@ -55,7 +55,7 @@ OPTIONS = st.builds(
 
 
 def run(folder: Path, program: str, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run a stand-in as on a host, except for the folder of its library and its log of calls."""
+    """Run a copy of a stand-in; `PLACES` has what is replaced in its text, such as the folder of its library."""
     text = (IMAGE / program).read_text()
     for there, here in PLACES.items():
         text = text.replace(there, here)
@@ -79,7 +79,7 @@ def test_the_refusal_of_an_unknown_option_names_the_option(tmp_path, program, wo
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(option=OPTIONS, data=st.data())
 def test_every_call_with_an_option_that_the_stand_in_does_not_know_fails(tmp_path, program, words, option, data):
-    """The option is inserted before, between or after the known words."""
+    """Each example inserts the option at one place, drawn at random: before, between or after the known words."""
     assume(option.partition("=")[0].lstrip("-") not in (IMAGE / program).read_text())
     first = program == "bin/storage"
     place = data.draw(st.integers(first, len(words)))
@@ -97,7 +97,7 @@ def test_the_refusal_of_an_unknown_verb_names_the_verb(tmp_path, program, verb):
     assert "Traceback" not in done.stderr
 
 
-def test_every_stand_in_command_is_called_in_these_tests():
+def test_every_program_of_the_stand_ins_is_called_in_these_tests():
     played = {f"{folder}/{path.name}" for folder in ("bin", "system") for path in (IMAGE / folder).iterdir()}
     not_called = {
         "topology.xml",

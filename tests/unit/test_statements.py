@@ -48,7 +48,7 @@ def test_every_stack_file_block_in_the_docs_is_valid_for_the_models(page, text):
     block = yaml.safe_load(textwrap.dedent(text))
     target = page.removeprefix("docs/").partition(".")[0]
     named = {key.partition(":")[2]: value for key, value in block.items() if key.startswith("busbar:")}
-    stack = {"aws": "aws-efa", "oci": "oci"}.get(target, "oci")
+    stack = {"aws": "aws-efa", "slurm": "oci-on-demand"}.get(target, "oci")
     own = {"compartment": "ocid1.compartment.oc1..aaaa", "access": {"sshFrom": ["203.0.113.7/32"]}} if stack == "oci" else {}
     given = merged(groups(stack, **{stack.partition("-")[0]: own}), named or {target: block})
     parsed = read.parse(texts(given))
