@@ -28,10 +28,10 @@ _PCIE = (
     (r"NVIDIA L4", 32.0),
     (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", 64.0),
 )
-#: PCIe generation and lanes of one GPU, as its data sheet prints them: A100 (SXM and PCIe), A10, L4 and L40S Gen4 x16; H100 and
-#: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Five NVIDIA models newer than V100
-#: have no row: sources contradict each other on B200 and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor,
-#: and AWS does not publish the link of its A10G.
+#: PCIe generation and lanes of one GPU. Data sheets print Gen4 x16 for A100 (SXM and PCIe), A10, L4 and L40S, and Gen5 x16 for
+#: RTX PRO 6000 Blackwell Server Edition. For H100 and H200 they print Gen5 and 128 GB/s in both directions together, which is
+#: the rate of 16 lanes. Five NVIDIA models newer than V100 have no row: sources contradict each other on B200 and B300 (Gen5 or
+#: Gen6), NVLink joins GB200 and GB300 to their processor, and AWS does not publish the link of its A10G.
 _PCIE_LINK = (
     (r"NVIDIA A100.*", (4, 16)),
     (r"NVIDIA (?:A10|L4|L40S)", (4, 16)),
@@ -48,8 +48,8 @@ _NVLS = (
 #: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
 #: Share of the ceiling that an all-reduce must reach if the switches between nodes do the reduction (SHARP), by NVLink
-#: generation. The share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). NVLink's
-#: switch was the bottleneck of that run, so the share applies only to that run's generation of NVLink.
+#: generation. Only one such run is published: 450 of 787 GB/s, a share of 0.57 (H100, 8 nodes, 16 GiB). The required share is
+#: slightly less. NVLink's switch was the bottleneck of that run, so the share applies only to that run's generation of NVLink.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
@@ -86,8 +86,8 @@ RACK = 72
 #: nodes);
 #: all-gather: 0.68 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.78 (GB300, 8 nodes);
 #: all-to-all: 0.63 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.75 (GB300, 8 nodes).
-#: No shares of other collectives are published. An all-reduce as a ring, without reduction in the switches, reaches 0.78. Over
-#: the rails, these machines reach only 0.06 to 0.43 of NVLink's rate.
+#: No shares of other collectives are published. Without reduction in the switches, an all-reduce as a ring reached only 0.75
+#: (inside one GB200 node). Over the rails, GB200 and GB300 reached only 0.06 to 0.43 of NVLink's rate.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 

@@ -7,7 +7,8 @@ the checksum of the downloaded file, so that a person can compare it later.
 
 from __future__ import annotations
 
-#: Folder of the downloads. Every user may write to it, but before a first boot has finished, only the login user can log in.
+#: Folder of the downloads. Every user may write to it. This is safe: until first boot has finished, only the login user can log
+#: in.
 FOLDER = "/var/tmp"  # noqa: S108
 _CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)
@@ -46,22 +47,22 @@ signing_key() {{
 
 
 def checked(address: str, file: str, sums: tuple[str, ...]) -> str:
-    """Return the shell that downloads a file and compares its sha256.
+    """Return the shell command that downloads a file and compares its sha256.
 
     Args:
-        address: the file's URL, as a word of the shell.
-        file: path at which the file is written, as a word of the shell.
+        address: the file's URL, as one word of the command.
+        file: path at which the file is written, as one word of the command.
         sums: the sha256 checksums that the file may have; if there are none, nothing is compared.
     """
     return " ".join(["checked_file", address, file, *sums])
 
 
 def signing_key(address: str, file: str, fingerprint: str) -> str:
-    """Return the shell that downloads a file with one OpenPGP key and compares the fingerprint of the primary key.
+    """Return the shell command that downloads a file with one OpenPGP key and compares the primary key's fingerprint.
 
     Args:
-        address: the file's URL, as a word of the shell.
-        file: path at which the file is written, as a word of the shell.
+        address: the file's URL, as one word of the command.
+        file: path at which the file is written, as one word of the command.
         fingerprint: 40 hexadecimal digits; if empty, nothing is compared, but the file must contain exactly one key.
     """
     return " ".join(["signing_key", address, file, *([fingerprint] if fingerprint else [])])

@@ -32,7 +32,7 @@ LINES = {
 def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
     """Return changes to the keys of `oci`: both file systems, and the image family ol8 for the pool.
 
-    `home` and `lustre` say what a destroy does to each file system.
+    `home` and `lustre` are the values of `onDestroy` of the two file systems.
     """
     storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
     return {"pools": [{"imageFamily": "ol8"}], "storage": storage}

@@ -61,7 +61,7 @@ _LOG.setLevel(logging.INFO)
 
 @functools.cache
 def _of_the_checkout(environment: frozenset[tuple[str, str]]) -> dict[str, str]:
-    """Return `environment` as tools/env changes it; cached, because tools/env starts ten processes each time."""
+    """Return the variables of `environment` after tools/env changed them; cached, because tools/env starts ten processes."""
     words = ["bash", "-c", ". tools/env && exec env -0"]
     found = subprocess.run(words, cwd=ROOT, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
     return dict(line.split("=", 1) for line in os.fsdecode(found.stdout).split("\0")[:-1])
@@ -249,7 +249,7 @@ class Stage:
     def pass_by(self, *words: str, near: float = 0, **changes: Any) -> Finished:
         """Update the stack with `changes`; without a pass, measure up to three times more, because this machine may be busy.
 
-        A pass whose share of the wire is below `near` does not count. `words` belong to the first update only.
+        A pass does not count if its busbw is below the share `near` of the ceiling. `words` belong to the first update only.
         `self.passed` are the changes of the last update.
         """
         self.passed = changes
@@ -274,10 +274,7 @@ class Stage:
         return found
 
     def ran(self) -> bool:
-        """Tell whether the measurement finished, whatever its number.
-
-        If this machine was busy, the verdict may be unknown, but there must be a number.
-        """
+        """Tell whether the measurement has a busbw and, unless this machine was busy, a verdict other than `unknown`."""
         measured = self.outputs()["measured"]
         _LOG.info("%s", "\n".join(measured["reasons"]))
         return (measured["verdict"] != "unknown" or self.busy()) and measured["busbw_gb_s"] > 0

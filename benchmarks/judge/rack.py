@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield the check `nvl` if NVLink may join the nodes; if the run over NVLink returned nothing, `collectives` reports that.
+    """Yield the check `nvl` if NVLink may join the nodes.
 
+    If the run over NVLink failed or returned nothing, the check `collectives` reports that run, and there is no check `nvl`.
     A rehearsal has no NVLink. So a rehearsed run over NVLink is unknown, and a rehearsal without such a run has no check `nvl`.
     The limit is far above the rate of all rails together, so a result that meets the limit proves that NVLink was used, and no
     byte counter is needed.

@@ -110,7 +110,7 @@ def _put(draft: str, target: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
-        Path(draft).rename(target)  # if the cause is another than hard links, this fails, too, and names the cause
+        Path(draft).rename(target)  # if the link failed for another reason, this usually fails for it, too
 
 
 class _Remote:

@@ -1,4 +1,4 @@
-"""Makes the stack outputs of version 1, which other stacks read; their schema is docs/outputs.schema.json."""
+"""Makes the stack outputs, which other stacks read, in version 1 of their schema (docs/outputs.schema.json)."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
 def predicted(asked: Asked, scale: int = 1) -> list[dict[str, float]]:
     """Return what a healthy fabric reaches: busbw (GB/s) of the deciding collective by size (bytes).
 
-    With a rehearsal's `scale`, a message counts as `scale` times larger, and busbw is divided by `scale`.
+    `scale` is a rehearsal's scale. At scale 4000, a message counts as 4000 times larger, and busbw is divided by 4000.
     """
     sizes = tuple(size * scale for size in asked.plan.sizes_bytes)
     curve = ceiling.predicted_curve(asked.shape, asked.nodes, sizes, asked.plan.collective)
@@ -176,7 +176,7 @@ def culprits(searched: dict[str, Any]) -> list[dict[str, Any]]:
 def culprit_name(culprit: dict[str, Any]) -> str:
     """Return a culprit's name, such as `rail mlx5_3 of node gpu-2`."""
     nodes, rails = " and ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
-    rail = "rails" if len(culprit.get("rails", [])) > 1 else "rail"  # a GPU's rails are tried together
+    rail = "rails" if len(culprit.get("rails", [])) > 1 else "rail"  # the search tries all rails of a GPU together
     return {
         "node": f"node {nodes}",
         "link": f"the link between {nodes}{f' on {rails}' if rails else ''}",
@@ -195,7 +195,7 @@ def culprit_sentence(culprit: dict[str, Any]) -> str:
 def culprit_finding(culprit: dict[str, Any]) -> str:
     """Return what a culprit is and its evidence."""
     nodes, rails = ", ".join(culprit.get("nodes", [])), ", ".join(culprit.get("rails", []))
-    together = len(culprit.get("rails", [])) > 1  # a GPU's rails, which are tried together
+    together = len(culprit.get("rails", [])) > 1  # the search tries all rails of a GPU together
     rail, is_slow = ("rails", "are slow") if together else ("rail", "is slow")
     what = {
         "node": f"node {nodes} is slow with every partner",
@@ -216,7 +216,11 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
 
 
 def _slow_as_group(culprit: dict[str, Any]) -> str:
-    """Return in which way a group is slow; a long list of nodes is shortened, and then the evidence does not tell the way."""
+    """Return in which way the nodes of a group are slow.
+
+    If the search has shortened a long list of nodes, the evidence does not show whether slow pairs are inside the group. Then
+    the result says only that the nodes are slow as a group.
+    """
     nodes, tried = set(culprit.get("nodes", [])), [set(one["nodes"]) for one in culprit.get("evidence", [])]
     if culprit.get("flapping"):
         return "are slow in pairs that change from trial to trial"
@@ -232,7 +236,7 @@ def _slow_as_group(culprit: dict[str, Any]) -> str:
 
 
 def _looks(judged: Judgement) -> dict[str, Any] | None:
-    """Return how many looks were slow, together and at each place of the plan."""
+    """Return how many looks were slow: of all looks, and of the looks at each place of the plan, such as its end."""
     seen = judged.looks
     if seen is None:
         return None
@@ -262,9 +266,10 @@ def _text(value: Any) -> str | None:
 
 
 def _evidence(line: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the head node's paths to the transcript that decided and to the other transcripts; no copy is known yet.
+    """Return where the transcript that decided and the other transcripts are on the head node.
 
-    If there were two measurements, only one decides. The other is the first measurement, or a retest that did not count.
+    `copy` has no value yet, because the transcript is copied later. If there were two measurements, only one decides. The other
+    is the first measurement, or a retest that did not count.
     """
     found = _mapping(line.get("evidence"))
     if not found:

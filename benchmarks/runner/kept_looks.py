@@ -36,12 +36,13 @@ def earlier(name: str) -> List[float]:
 
 
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
-    """Replace the looks under `name` with `beside` followed by the looks of `steps`; if `steps` has no looks, change nothing.
+    """Keep the looks of `steps` under `name`, and forget earlier looks there; if `steps` has no looks, change nothing.
 
-    In a retest, `beside` has the looks that the first measurement kept. Only the last 128 looks are kept.
+    The looks in `beside` are kept, too, before the looks of `steps`: in a retest, they are the looks that the first measurement
+    kept. Only the last 128 looks are kept.
 
-    Looks of a rehearsal are kept as if no rank had waited for a processor, because the load of this machine may be different
-    during the next measurement.
+    In a rehearsal, a look may be slow because ranks waited for a processor of this machine. So the look is kept with the busbw
+    that it would have reached without the waiting: the load of this machine may be different during the next measurement.
     """
     taken = [look / (1 - _waited(step)) for step in steps for look in step.get("looks_gb_s") or () if _waited(step) < 1]
     if taken:

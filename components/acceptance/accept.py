@@ -1,4 +1,4 @@
-"""Stage `accept`: passes or fails the update; no output depends on it."""
+"""Stage `accept`: passes or fails the update. No output of the stack depends on this stage."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
 class Accept(pulumi.ComponentResource):
     """Fails the update unless the verdict is `pass`.
 
-    Creates: one Command that shows `screen`, and fails unless the verdict is `pass`. Its `create` is `headline`, a sentence,
-    because the error message of a failed update begins with `exit status 1: running "..."`, which quotes `create`
-    (pulumi-command 1.2.1, provider/pkg/provider/local/commandOutputs.go, `run`).
+    Creates: one Command that shows `screen`, and fails unless the verdict is `pass`. The error message of a failed Command
+    begins with `exit status 1: running "..."` and quotes the Command's input `create` there (pulumi-command 1.2.1,
+    provider/pkg/provider/local/commandOutputs.go, `run`). So `create` is the sentence `headline`.
     The Command waits for the outputs in `after`: when a resource fails, the engine saves only the outputs that are known by
     then.
     Outputs: none.

@@ -1,8 +1,8 @@
 """Quotas and their use: Elastic IP addresses of a region, and vCPUs of a family of instance types.
 
 The provider has no look-up for a quota's use (CloudWatch, AWS/Usage), so this module counts the machines of the catalogue's
-types. The result is a lower bound: machines of the family whose type the catalogue lacks, and reservations without machines,
-also count towards the quota (EC2 user guide, "On-Demand Instance quotas").
+types. The result is a lower bound, because the quota also counts machines of other types of the family, and reservations
+without machines (EC2 user guide, "On-Demand Instance quotas").
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def limit(name: str) -> float:
 
 
 def used(one: Machines) -> int:
-    """Return a lower bound of the vCPUs in use in this region that count towards the quota of `one`."""
+    """Return how many vCPUs of the quota for the machines `one` are in use in this region; the number is a lower bound."""
     patterns = _PATTERNS.get(family(one.type))
     if patterns is None:
         return 0
@@ -48,9 +48,9 @@ def used(one: Machines) -> int:
 
 
 def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
-    """Return, by the region's name, the quota of Elastic IP addresses and how many the account and this cluster have there.
+    """Return three numbers of Elastic IP addresses: the quota, the account's addresses, and the addresses of this cluster.
 
-    The result is empty if the login node needs no such address.
+    The key of the result is the region's name. The result is empty if the login node needs no Elastic IP address.
     """
     return {wanted.region: there(lambda: _elastic_ips(wanted))} if wanted.login.elastic_ip else {}
 

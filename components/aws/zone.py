@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 
 
 def chosen(wanted: Aws) -> Aws:
-    """Return `wanted` with a zone.
+    """Return the stack file's values, `wanted`, with a zone.
 
     Raises:
-        pulumi.RunError: other values of the stack file require that it also sets the zone; or no zone offers all types; or a
+        pulumi.RunError: the stack file sets no zone, although its other values need one; or no zone offers all types; or a
             look-up failed.
     """
     if wanted.zone is not None:

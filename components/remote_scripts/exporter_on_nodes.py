@@ -32,7 +32,7 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
     Args:
         nodes: {name, address} of each node; the first node is this machine, the head node.
         program: Python program that installs or removes the exporter on one node.
-        there: whether the nodes have the exporter afterwards.
+        there: true if `program` installs the exporter, false if it removes the exporter.
     """
     # This SSH session comes from the jump host or, without a jump host, from the operator's machine. The address from which
     # the session comes may read the counters.
@@ -40,7 +40,8 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
 
     def run_on(number: int) -> str:
         address = nodes[number]["address"]
-        # A pod has neither sudo nor $SSH_CONNECTION: its program gets only the pod's address. `program` names the readers.
+        # A pod has neither sudo nor $SSH_CONNECTION, so in a pod the only argument of `program` is the pod's address. The text
+        # of `program` contains the networks that may read the counters.
         command = f"python3 -IS - {address}" if _OWN_SHELL else f"sudo -n python3 -IS - \"$SSH_CONNECTION\" '{client}'"
         remote = [_OWN_SHELL, address] if _OWN_SHELL else [*_SSH, address]
         argv = ["sh", "-c", command] if number == 0 else [*remote, command]

@@ -94,7 +94,8 @@ class Kubectl:
 def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[str]) -> bool:
     """Tell whether kubectl on another machine was the last to apply a stack's objects.
 
-    `noted` is kind and name of the object whose annotation records the machine, and `way` is [annotation, our value].
+    `noted` has the kind and the name of the object whose annotation records the machine. `way` has the annotation's key, and
+    the value that this machine writes.
     """
     found = (kubectl.get(*noted) or {}).get("metadata", {}).get("annotations", {}).get(way[0], way[1])
     if found == way[1]:
@@ -107,7 +108,10 @@ def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[st
 
 
 def brought(name: str) -> str:
-    """Return the path of a file that an update has copied here: to the home folder over SSH, to the user's cache otherwise."""
+    """Return the path of a file that an update has copied to this machine.
+
+    A file that came over SSH is in the home folder. Any other file is in the user's cache.
+    """
     over_ssh = os.path.join(os.path.expanduser("~"), name)
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return over_ssh if os.path.exists(over_ssh) else os.path.join(cache, "busbar", name)

@@ -28,7 +28,7 @@ def main(ask: Dict[str, Any]) -> None:
 
     `ask` has what `kubernetes_manifest` needs, and: `kubectl` (how kubectl finds the cluster); `server` (address of the API
     server); `title` and `name` of the software; `daemon_set`, which puts the software on the nodes, and its `namespace`; `way`
-    (an annotation of the daemon set and the annotation's value); `nodes`; `timeout_s`.
+    (the annotation of the daemon set that records where kubectl runs, and its value here); `nodes`; `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -134,8 +134,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 def _users(kubectl: Kubectl, name: str) -> List[str]:
     """Return the definitions and pods that may use the software `name`.
 
-    A definition without a configuration takes it from a file on each node. That file is not known here, so the definition is in
-    the result.
+    A definition may lack a configuration. Multus then reads the configuration from a file on each node. This program cannot
+    read that file, so the definition may use the software and is in the result.
     """
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")

@@ -11,7 +11,7 @@ _ANSWERS_S = 15
 def wait_for_answer(address: str, hint: str) -> None:
     """Return once `address` answers with a success status.
 
-    If it does not in time, exit with the last error and `hint`, which says where to look next.
+    If no such answer comes in time, exit with the last error and `hint`, which says where to look next.
     """
     deadline, last = time.monotonic() + _ANSWERS_S, ""
     # A connection of a machine to itself must not use a proxy from the environment.

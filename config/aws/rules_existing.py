@@ -25,7 +25,7 @@ _Breaches = Iterator[Breach]
 
 @rule("existing-instead", ERROR, "a stack creates its network, or uses an existing one", guard=True)
 def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing network with a new network's keys, a home file system in two zones, or no group for file systems."""
+    """An existing network with keys of a new network, with a home file system in two zones, or without a storage group."""
     own = wanted.network.existing
     if own is None:
         return
@@ -50,7 +50,7 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
 _OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256", "share_login_user"}
 
 
-@rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups allow", guard=True)
+@rule("existing-system", ERROR, "FSx user guides: a file system's VPC and groups decide which machines reach it", guard=True)
 def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
     """An existing file system with keys of a new file system, or an existing file system that the machines cannot reach."""
     for key, system in wanted.storage.systems.items():
@@ -249,7 +249,8 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
         closed = []
         for peer, way, port, protocol in _file_traffic(wanted, key):
             cidr = cidrs[peer]
-            # EFA's traffic matches no rule that names a network, so the network counts only in checks of a port.
+            # A rule may name the peer's group or the peer's network. But EFA's traffic, which is the only traffic without a
+            # port, matches no rule that names a network.
             able = [sides[peer][0], *([cidr.cidr] if cidr and port else [])]
             if found and not found.lets(able, out=way == "to", port=port, protocol=protocol):
                 closed.append(f"{protocol if port else 'everything'} {port or ''}".strip() + f" {way} {sides[peer][0]}")
@@ -260,7 +261,8 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
 def _file_traffic(wanted: Aws, key: str) -> Iterator[tuple[str, str, int | None, str]]:
     """Yield the file systems' traffic that the security group `key` must allow.
 
-    Each item has the key of the peer's group, `from` or `to` that peer, a port (None: all ports), and a protocol.
+    Each item has four values: the key of the other group; `from` if traffic comes from that group, `to` if it goes there; the
+    port (None: all ports); and the protocol.
     """
     lustre = wanted.storage.lustre
     clients, servers = ("nodes", "login"), key == "storage"

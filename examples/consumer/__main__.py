@@ -3,7 +3,7 @@
 The program reads only the outputs of the cluster's stack, in version 1 (docs/outputs.schema.json). If `publicKey` is set, it
 also demands a certificate that this key signed, and takes the machines from the certificate. In that case, somebody who can
 write to the cluster's state but lacks the signing key cannot make this program accept a slow cluster or other machines. If
-`asked` is set, the certificate must also be for that request.
+`asked` is set, it is the digest of a request, and the certificate must also be for this request.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ _META = "latest/meta-data"
 
 
 def metadata(record: Record, region: str, profile: Record | None, role: str = "") -> dict[str, str]:
-    """Return all metadata of an instance except its `role`'s credentials, which the metadata service creates on request."""
+    """Return all metadata of an instance, but no credentials of `role`: the metadata service creates those on request."""
     own, private = record.computed, record.private
     zone, address, name = private["zone"], own["privateIp"], own["privateDns"]
     found = {

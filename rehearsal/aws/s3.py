@@ -88,7 +88,7 @@ class Bucket(Named):
             raise ServiceError(full_bucket, self.service, self.delete)
         shutil.rmtree(place, ignore_errors=True)
         with contextlib.suppress(OSError):
-            place.parent.rmdir()  # this fails if another bucket still uses the parent folder
+            place.parent.rmdir()  # this fails if the folder still has other buckets, and then it must stay
 
     @override
     def exists(self, cloud: ResourceCloud, record: Record) -> bool:

@@ -178,7 +178,7 @@ class Route(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return the route's dependencies without its table: deleting the table deletes the route, too."""
+        """Return what the route needs, except its table: a table can be deleted together with its routes."""
         return (one for one in super().needs(record) if not one.startswith(TABLE))
 
 
@@ -249,5 +249,5 @@ class Association(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return the association's dependencies without its subnet: deleting the subnet deletes the association, too."""
+        """Return what the association needs, except its subnet: a subnet can be deleted together with its association."""
         return (one for one in super().needs(record) if not one.startswith(SUBNET))

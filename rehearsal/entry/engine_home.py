@@ -39,7 +39,10 @@ def environment(world: World, path: str) -> dict[str, str]:
 
 
 def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
-    """Yield folder and files of each plugin: the first match on `path`; without a match, the plugin's installed versions."""
+    """Yield each plugin's folder name and files.
+
+    If `path` has the plugin, the first match on `path` is the plugin's only file. Otherwise, each installed version is yielded.
+    """
     found: dict[str, Path] = {}
     for folder in path.split(os.pathsep):
         for file in Path(folder or ".").glob("pulumi-*-*"):

@@ -288,7 +288,7 @@ def main(folder: Path) -> None:
     lay_image(upper, plan)
     if plan["free_bytes"] is not None:
         fill(upper, plan["free_bytes"])
-    # The paths are relative, because the host sees them in its list of mounts.
+    # The overlay's paths are relative, so that the host's list of mounts does not show where they are on the machine.
     os.chdir(stage)
     mount("overlay", "overlay", "root", "lowerdir=/,upperdir=u,workdir=w")
     mount("tmpfs", "tmpfs", root / "dev", "mode=755,nosuid")

@@ -13,7 +13,8 @@ from scheduler.elastic.state import Batch, State
 
 #: As in ParallelCluster: a set whose launch failed is not tried again for ten minutes, so that jobs can use another set.
 PAUSE_S = 600
-#: Shortest time for which a node that lost its machine is DOWN, so that Slurm requeues its job before reusing the name.
+#: A node that lost its machine is DOWN for at least this time, so that Slurm requeues the node's job before the node gets a new
+#: machine.
 LOST_S = 60
 _LONGEST_REASON = 240
 #: A file with this name beside the spool folder means that the cluster is being destroyed, so nothing is started any more.
@@ -36,10 +37,10 @@ class Work:
     Attributes:
         spool: folder of Slurm's requests.
         hosts: path of this machine's hosts file.
-        reach: has the arguments and the result of `join`, but only checks whether the machine has booted.
+        reach: takes and returns what `join` takes and returns, but only checks whether the machine has booted.
         ask: runs a program on machines.
         unsaved: whether the state could not be saved, for example because the disk is full. Then this run starts no machine,
-            because a later run would not know it; machines still end.
+            because later runs would not know this machine. It still terminates machines.
         topology: path of Slurm's topology.conf; the file does not exist if Slurm does not use it.
         clock: returns Unix time.
         say: writes one line to the log.

@@ -205,7 +205,7 @@ def test_no_security_list_accepts_traffic_from_the_whole_internet(dev):
             assert rule["source"] in {"10.0.0.0/16", "198.51.100.0/24"}
 
 
-def test_measuring_and_accepting_are_two_resources_of_which_a_slow_fabric_fails_only_acceptance():
+def test_measuring_and_accepting_are_two_resources_and_a_slow_fabric_fails_only_the_second():
     slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]

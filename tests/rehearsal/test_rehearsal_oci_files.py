@@ -97,7 +97,7 @@ def test_a_second_file_system_behind_one_mount_target_is_not_rehearsed(cloud: Cl
         cloud.create(token(EXPORT), stack.urn(EXPORT, "more"), wanted)
 
 
-def test_a_mount_target_is_refused_if_it_is_the_third_standard_one_or_its_subnet_lacks_addresses(cloud: Cloud) -> None:
+def test_a_third_standard_mount_target_is_refused_and_so_is_one_in_a_subnet_with_too_few_addresses(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     wanted = {"subnetId": stack.ids["private"], "availabilityDomain": AD}
     second = stack.make(TARGET, "second", **wanted)

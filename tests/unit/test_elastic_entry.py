@@ -38,7 +38,7 @@ def answer(head: Controller, bad: dict[str, str] | None = None, failed: str = ""
         head.desk.answer(token, Outcome(failed, bad or {}, told))
 
 
-def test_machines_join_only_after_their_test_whose_results_are_in_slurms_comments(head):
+def test_machines_join_only_after_their_entry_test_and_slurms_comments_show_its_results(head):
     head.slurm.start(("7", head.nodes(3)))
     head.run(4)
     assert not head.joined, "no slurmd has started, so no job can run on these machines"

@@ -137,7 +137,7 @@ def test_a_complete_image_is_not_imported_again_but_a_truncated_image_is(head):
     assert len(calls(head, "import")) == 2
 
 
-def test_the_folder_of_images_is_private_and_is_refused_if_it_is_writable_for_others_or_reached_by_a_link(head):
+def test_the_folder_of_images_is_private_and_is_refused_if_others_may_write_to_it_or_its_path_contains_a_link(head):
     images = Path(built(head)["container"]["file"]).parent
     assert [one.stat().st_mode & 0o777 for one in (images.parent, images)] == [0o700, 0o700]
     images.chmod(0o777)
@@ -202,7 +202,7 @@ def test_a_pinned_image_file_must_match_its_checksum(head):
         ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head node has no MPI_HOME"),
     ],
 )
-def test_an_image_or_a_head_node_with_which_ranks_could_not_run_is_refused_in_a_sentence(head, changes, sentence):
+def test_if_ranks_could_not_run_with_the_image_or_on_the_head_node_the_refusal_says_why(head, changes, sentence):
     assert sentence in refused(head, **changes)
 
 

@@ -1,4 +1,4 @@
-"""First contact asks every node what follows from the stack file, through one connection to the jump host."""
+"""The stack file decides what first contact asks every node; the questions share one connection to the jump host."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_a_call_of_kubectl_ends_although_a_program_that_kubectl_started_keeps_it
     monkeypatch.setattr(kubectl, "_ENDS_S", 0.1)
     assert slow("get", "pods", timeout_s=-4.5) == (124, "", "kubectl get did not answer within -4 s")
     plugin = int((tmp_path / "plugin").read_text())
-    os.kill(plugin, signal.SIGKILL)  # raises an error if the plugin has ended, so that the call may have waited for it
+    os.kill(plugin, signal.SIGKILL)  # raises an error if the plugin ended before the call did
 
 
 def test_kubectl_has_five_seconds_more_than_its_request_so_that_it_can_report_the_request_that_timed_out(monkeypatch):

@@ -74,7 +74,10 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None, asked: Ask
 
 @pytest.fixture
 def drawing(keeping, tmp_path):
-    """Return `keeping` with a report. Drawing a report takes most of a test's time, so only some tests draw a report."""
+    """Return the settings of `keeping`, and add a report.
+
+    Drawing a report takes most of a test's time, so only some tests use these settings.
+    """
     return replace(keeping, records=keeping.records.model_copy(update={"report": str(tmp_path / "report")}))
 
 

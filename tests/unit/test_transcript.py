@@ -86,7 +86,8 @@ def test_the_environment_in_the_json_file_is_dropped_on_reading():
 
 def test_columns_are_found_by_name_in_any_order():
     moved = "#  size  count  busbw  time  algbw  #wrong\n"
-    # The first timing column starts a placement, so a busbw column before it belongs to no placement and is refused.
+    # The columns of a placement (out of place or in place) begin with `time`. Here busbw comes before the first `time`, so it
+    # belongs to no placement, and the table is refused.
     (run,) = parse_text(moved + "  8  2  0.5  1.0  0.25  0\n")
     assert run.rows == ()
     assert any("the header lacks algbw, busbw or #wrong" in problem for problem in run.problems)

@@ -1,7 +1,7 @@
 """CreateFleet of type instant: a launch whose answer has a fleet id even if the answer reports a lack of capacity.
 
-Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (which fields of the answer
-are read). An instant fleet has no state after its launch, so the rehearsal stores no record of the fleet.
+Sources: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py, which shows the fields of the
+answer that a client reads. An instant fleet has no state after its launch, so the rehearsal stores no record of the fleet.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ void collective_fill(float *to, size_t count, int rank, int round)
     for (size_t i = 0; i < count; i++) to[i] = (float)(int)(pattern(i, round) + (unsigned)rank + 1);
 }
 
-// Count the wrong values among `count` values: values[i] must equal the input of `rank` at index `at` + i.
+// Return how many of the `count` values are wrong: values[i] must equal element `at` + i of the input of rank number `rank`.
 static int64_t not_of(const float *values, size_t count, int rank, size_t at, int round)
 {
     int64_t wrong = 0;
@@ -24,7 +24,7 @@ static int64_t not_of(const float *values, size_t count, int rank, size_t at, in
     return wrong;
 }
 
-// Count the wrong values among `count` values: values[i] must equal the sum of all ranks' inputs at index `at` + i.
+// Return how many of the `count` values are wrong: values[i] must equal the sum of element `at` + i of all ranks' inputs.
 static int64_t not_sums(const float *values, size_t count, int ranks, size_t at, int round)
 {
     unsigned n = (unsigned)ranks, places = n * (n + 1) / 2; // the sum over all ranks of rank + 1

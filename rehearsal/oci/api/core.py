@@ -60,12 +60,10 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Raise a service error if there is no such compartment, or if no policy allows the operation in the compartment.
-
-        The error is the same in both cases.
+        """Check that a compartment exists, and that a policy allows the operation in the compartment.
 
         Raises:
-            ServiceError: no policy allows the operation, or there is no such compartment.
+            ServiceError: the compartment does not exist, or no policy allows the operation; both cases have the same error.
         """
         database = self._cloud.store.read()
         if compartment not in COMPARTMENTS or not allowed(database, call.instance, call.operation, compartment, needed):

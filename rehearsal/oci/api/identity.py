@@ -1,7 +1,7 @@
 """Issues and verifies the certificates by which the federation service identifies instances.
 
 This is a program: `python -m rehearsal.oci.api.identity HOST_ID` writes a host's identity, which the host's metadata service
-serves, and starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
+serves, and starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (a certificate's subject contains the tenancy) and
 auth/certificate_retriever.py; "Calling Services from an Instance" (certificates and keys are rotated several times a day).
 """
 
