@@ -38,8 +38,8 @@ class Pyxis:
 def build(wanted: Pyxis) -> Step:
     """Build Pyxis for the Slurm of this machine, and check that srun can load it, because a broken plugin stops every srun.
 
-    Enroot's package contains a hook for PMI but does not enable it, so this step does. With the hook, containers see the
-    folders of Slurm's PMIx server.
+    Enroot's package contains a hook for PMI, but the package does not enable the hook. This step enables it. With the hook,
+    containers see the folders of Slurm's PMIx server.
     """
     return Step(
         "pyxis",

@@ -75,9 +75,9 @@ class Slurm:
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
     """Return the steps that install Slurm with the package manager `manager`; if `wanted` is None, there are no steps.
 
-    These steps run after the step `mounts.tools`, which defines the shell function `lists`, and after the mounts. `homes`
-    are mount points of file systems for home folders; the login user gets a folder in each. No daemon starts before the
-    controller starts it.
+    These steps run after the mounts, and after the step `mounts.tools`: they call its shell function `lists`, which updates
+    apt's package lists. `homes` are mount points of file systems for home folders; the login user gets a folder in each. No
+    daemon starts before the controller starts it.
     """
     if wanted is None:
         return []
@@ -111,10 +111,10 @@ fi
 def _packages(manager: str, wanted: Slurm) -> Step:
     """Install the packages, and stop the daemons that the packages start.
 
-    Without a key, a daemon would only write errors to its log.
+    The controller sends the key later; without the key, a daemon would only write errors to its log.
     """
     work = ["lists"] if manager == "apt" else []
     work += [mounts.install(manager, " ".join(names)) for names in wanted.groups]
-    work += ["rm -f /etc/slurm/slurm.conf"]  # the example in EPEL's package, which looks like the file of another cluster
+    work += ["rm -f /etc/slurm/slurm.conf"]  # EPEL's example looks like another cluster's file
     work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: there was no Slurm unit to stop'"]
     return Step("slurm-packages", "\n".join(work))

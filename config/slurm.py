@@ -153,7 +153,7 @@ class Scheduler(Model):
     def start_limit_s(self, always_on: int) -> float:
         """Return how long an update waits until the `always_on` nodes run.
 
-        The result is 0 for fewer than 2 such nodes, because a person must then submit the test job.
+        The result is 0 if fewer than two nodes always run: an update does not wait then, because a person must submit the job.
         """
         return self.start_timeout_s + self.entry_limit_s if always_on > 1 else 0
 

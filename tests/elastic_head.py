@@ -37,7 +37,7 @@ SIZE = 64
 #: The environment in which slurmctld runs programs.
 SLURM = ["env", "-i", "setpriv", "--reuid", "slurm", "--regid", "slurm", "--clear-groups"]
 HEAD = "10.255.0.1"
-#: Settings of Slurm that would only make tests wait -> what replaces them.
+#: Settings of Slurm with long waits, which tests do not need -> the settings that replace them.
 SHORTER = {
     "SuspendTimeout=120": "SuspendTimeout=8",
     "SuspendTime=60": "SuspendTime=6",
@@ -216,7 +216,7 @@ def job(head: Head, nodes: int, command: str, *more: str) -> str:
 
 
 def refusal_of_one_node(head: Head) -> str:
-    """Return why an update that leaves only one node in the set is refused; empty if it is not."""
+    """Return the refusal of an update that leaves only one node in the set; empty if the update is allowed."""
     fewer = {key: one._replace(dynamic=1) for key, one in head.settings.sets.items()}
     state = State.load(f"{settings.FOLDER}/state.json")
     return removed_nodes.refusal(state, head.settings._replace(sets=fewer), Slurm().states, "aws.allowReplace", 0)

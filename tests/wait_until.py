@@ -16,7 +16,7 @@ def wait_until(condition: Callable[[], object], what: str, hangs_after_s: int = 
     """Return once `condition` holds.
 
     Raises:
-        TimeoutError: `condition` does not hold after a minute, or after `hangs_after_s`; `what` describes it in words.
+        TimeoutError: `condition` still does not hold after `hangs_after_s` seconds. The error's text contains `what`.
     """
     deadline = time.monotonic() + hangs_after_s
     while not condition():

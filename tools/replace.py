@@ -43,7 +43,7 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
 
 
 def node_of(state: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
-    """Return the target of an exported state, and the node of that name.
+    """Return the target of an exported state (`oci`, `aws` ...), and the node with this name.
 
     Raises:
         RefusedError: there is no such node.
@@ -72,12 +72,12 @@ def instance_at(resources: list[dict[str, Any]], address: str) -> dict[str, Any]
 
 
 def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, smaller: bool) -> None:
-    """Let OCI terminate the node. Then the node's pool creates another node or, if `smaller`, stays one node smaller."""
+    """Let OCI terminate the node. Then the pool creates another node or, if `smaller` is true, shrinks by one node."""
     (pool,) = [one["outputs"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-nodes")]
     place = ["--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"]]
     providers = [one.get("inputs", {}) for one in resources if one["type"] == "pulumi:providers:oci"]
     regions = {one["region"] for one in providers if "region" in one}
-    here = ["--region", regions.pop()] if len(regions) == 1 else []  # otherwise, both read ~/.oci/config
+    here = ["--region", regions.pop()] if len(regions) == 1 else []  # without --region, `oci` reads ~/.oci/config
     listing = ["oci", "compute-management", "cluster-network", "list-instances", "--all", *place, *here]
     listed = json.loads(run(listing) or "{}").get("data", [])  # the CLI prints nothing if there are no instances
     ids = [one["id"] for one in listed if one["display-name"] == node["name"]]

@@ -43,9 +43,9 @@ def _cycle(stage: Stage, say: Say) -> None:
         return not stage.on_host("squeue -h").strip()
 
     ran_s = _seconds_until(has_ended, "the test job ends", began)
-    say(f"{_STACK}: sbatch to the end of the test job", f"{ran_s:.0f} s, nodes started: {most - alone}")
+    say(f"{_STACK}: from sbatch until the test job ends", f"{ran_s:.0f} s, nodes started: {most - alone}")
     left_s = _seconds_until(lambda: stage.machines(_CLOUD) == alone, "idle nodes end", began)
-    say(f"{_STACK}: sbatch to the last node's end, idle 1 min", f"{left_s:.0f} s")
+    say(f"{_STACK}: from sbatch until the last node is terminated (after 1 min idle)", f"{left_s:.0f} s")
     judged = stage.up(**SHORT_PLAN)
     measured = stage.outputs()["measured"]
     say(
@@ -71,5 +71,6 @@ def _sixty_four(say: Say) -> None:
         sys.exit(f"64 nodes: {done.stderr}")
     seen = json.loads(done.stdout)["sixty_four"]
     say("64 nodes: the resume program returns after", f"{seen['resume_s']:.2f} s")
-    say("64 nodes: ran the job; calls to launch, to terminate", f"{seen['ran']}; {seen['launches']}, {seen['terminates']}")
+    say("64 nodes: nodes that ran the job", f"{seen['ran']}")
+    say("64 nodes: calls to launch, calls to terminate", f"{seen['launches']}, {seen['terminates']}")
     say("64 nodes: machines left", f"{seen['left']}")

@@ -16,7 +16,7 @@ _QUEUED_S = 120
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
     """Return the command that starts the ranks in `contexts` on `nodes`; the command runs on the controller."""
     if not launch.queue:
-        raise ValueError("launch.queue is empty; slurm needs the partition that ranks run in")
+        raise ValueError("launch.queue is empty; it must name the Slurm partition in which ranks run")
     known = [node._replace(address=node.name) for node in nodes]  # inside a job Open MPI knows nodes by their Slurm names
     placed = [one for ranks in contexts for one in _by_node(ranks, len(nodes))]
     used = sorted({index for ranks in placed for index in ranks.nodes or []})

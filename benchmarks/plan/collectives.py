@@ -1,4 +1,4 @@
-"""The collectives of nccl-tests: how busbw follows from time, which sizes actually run, and how much line rates allow.
+"""The collectives of nccl-tests: how busbw is computed, which message sizes are run, and what busbw the line rates allow.
 
 Formulas follow nccl-tests 2.19.6 (the GetBw and GetCollByteCount functions of each test).
 """
@@ -62,7 +62,10 @@ def _ring(_ranks: int, _gpus: int) -> float:
 
 
 def _pairwise(ranks: int, gpus: int) -> float:
-    """A node's GPUs each send a share to every rank on other nodes, together gpus x (ranks - gpus) / ranks of a message."""
+    """Each GPU of a node sends 1 / ranks of a message to every rank on other nodes.
+
+    All GPUs of the node together send gpus x (ranks - gpus) / ranks of a message.
+    """
     return (ranks - 1) / (gpus * (ranks - gpus))
 
 

@@ -72,7 +72,7 @@ def public_key(text: str | bytes) -> Ed25519PublicKey:
     """Read an ed25519 public key: PEM, or a line `ssh-ed25519 AAAA...`.
 
     Raises:
-        UnusableError: `text` is no such key.
+        UnusableError: `text` is not an ed25519 public key.
     """
     data = text.encode() if isinstance(text, str) else text
     try:
@@ -104,7 +104,7 @@ def verify(
     inputs_digest: str | None = None,
     allow_rehearsed: bool = False,
 ) -> Verification:
-    """Check `envelope` (the parsed JSON) at the time `now`; never raises on its content.
+    """Check `envelope` (the parsed JSON) at the time `now`. Invalid content becomes a failure and raises no exception.
 
     With `inputs_digest`, the certificate must be for exactly these inputs. Names of failures: malformed, bad_signature,
     expired, not_yet_valid, other_inputs, not_a_pass, rehearsed.
@@ -145,7 +145,7 @@ def _decoded(text: str) -> bytes:
     except binascii.Error as error:
         raise ValueError(f"base64 is broken ({error})") from None
     if base64.b64encode(data).decode() != text:
-        raise ValueError("base64 is not in its one canonical form")
+        raise ValueError("base64 is not in canonical form")
     return data
 
 

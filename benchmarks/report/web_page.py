@@ -3,8 +3,8 @@
     python -m benchmarks.report.web_page OUTPUTS.json FOLDER [LAST.json]
 
 This command writes into FOLDER: `report.html`; `busbw.png`, if a size was measured; `pairs.png`, if pairs were measured.
-OUTPUTS.json is what `pulumi stack output --json` prints; these outputs do not contain the stack's name, so neither does the
-page. LAST.json is the record of an earlier run, whose curve is drawn, too.
+OUTPUTS.json is what `pulumi stack output --json` prints. These outputs do not contain the stack's name, so the page does not
+show the name. LAST.json is the record of an earlier run, whose curve is drawn, too.
 """
 
 from __future__ import annotations

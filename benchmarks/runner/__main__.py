@@ -77,7 +77,7 @@ def _ask(text: str) -> int:
         request = _request(text)
         jobs.submit(request)
         return jobs.wait(request.run_id, request.timeout_s)
-    except (Refusal, OSError) as refusal:  # an OSError, for example, if a full disk has no room for the run's folder
+    except (Refusal, OSError) as refusal:  # OSError: for example, the disk is full
         print(f"busbar: {refusal}", file=sys.stderr)
         print(json.dumps(protocol.data(_refused(text, str(refusal)[:_SENTENCE])), sort_keys=True))
         return 0

@@ -17,7 +17,8 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-#: Lines of levels INFO and WARN in NCCL's log, each after the key under which its texts are kept.
+#: Patterns of lines in NCCL's log (levels INFO and WARN). Each pattern comes after a key of the result; under this key, the
+#: result counts the texts that the pattern finds.
 _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
@@ -90,9 +91,9 @@ def counters() -> Dict[str, Any]:
 def busy(used: List[List[str]]) -> List[str]:
     """Return a sentence for each process that computes on a GPU of this node or, if no process is visible, for each busy GPU.
 
-    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. If this module runs in a container, a process outside
-    of it is not visible, but its memory is counted. An MPS server does not count as a process that computes, because an MPS
-    server may be idle.
+    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. If this module runs in a container, processes
+    outside the container are not visible, but the memory that they use is counted. An MPS server does not count as a process
+    that computes, because an MPS server may be idle.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"

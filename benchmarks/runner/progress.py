@@ -12,8 +12,8 @@ from benchmarks.runner import jobs, transcript
 
 #: Time to start a step: mpirun, connections, buffers.
 _START_S = 5.0
-#: The time left is estimated from the expected speed and the measured speed of the finished part. The expected speed
-#: weighs as much as a measurement that lasted this share of the total expected time.
+#: The time left is estimated from the expected speed and the measured speed of the finished part. The expected speed counts
+#: as much as the measured speed of a part that was expected to take this share of the total time.
 _TRUST = 0.1
 #: Shortest time between two reported rows; a row of the step's largest size is always reported.
 _APART_S = 1.0
@@ -45,7 +45,7 @@ class Progress:
         self._scale = max(self._scale, transcript.scale_of(line))
         self._columns = transcript.columns_of(line) or self._columns
         row = transcript.row_of(line, self._columns)
-        if row is None or row.out_of_place is None or not row.size_bytes:  # small sizes are rounded down to 0 B
+        if row is None or row.out_of_place is None or not row.size_bytes:  # nccl-tests rounds very small sizes down to 0 B
             return
         largest = int(self._steps[self._number].ranks.size or row.size_bytes)
         if row.size_bytes < largest and self._clock() - self._said < _APART_S:
@@ -63,7 +63,7 @@ class Progress:
         return f"{self._place()} {step.name} {rate}{self._left(row.size_bytes / largest)}"
 
     def _share(self, row: transcript.Row, busbw_gb_s: float) -> str:
-        """Return the share of the line rate that a large message reached; empty where such a share is meaningless."""
+        """Return the share of the line rate that a message reached; empty for small messages and steps without a line rate."""
         step = self._steps[self._number]
         if step.pace is None or not step.pace.wire_gb_s or row.size_bytes * self._scale < _LARGE_BYTES:
             return ""

@@ -101,7 +101,7 @@ def _again(its: Allocation, job: Job) -> None:
 
 
 def _lay(its: Allocation, shell: str) -> None:
-    """Put ssh's replacement on every node, where Open MPI's daemons look for it; nodes may or may not share home folders."""
+    """Put ssh's replacement on every node, where Open MPI's daemons look for it. This works with shared home folders, too."""
     folder, count = shlex.quote(os.path.dirname(shell)), str(len(its.nodes))
     own, there = shlex.quote(shell) + ".$$.$SLURM_NODEID", shlex.quote(shell)
     takes = f"umask 077 && mkdir -p {folder} && cat > {own} && chmod 700 {own} && mv {own} {there}"

@@ -44,7 +44,8 @@ def doubts(reading: Reading) -> List[Trial]:
     has_cause = reading.has_cause()
     for node in reading.crossings():
         asked.take_with(node, _fresh_first(reading, node))
-    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the slowest pair tells most
+    # the slowest pairs come first, because they say most about the cause
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
         is_mixed = slow < tried
         if has_cause and reading.is_passing(pair):
@@ -137,7 +138,8 @@ def _asks_for_planes(reading: Reading) -> bool:
     """Tell whether one rail may be slow on all nodes.
 
     That is possible if there are only two nodes, if all pairs are slow, if a rail of a good pair was slow, or if there is no
-    culprit. In this last case, the ring of all nodes must be unmeasured, or about as fast as its pairs.
+    culprit. If there is no culprit, a second condition is that the ring of all nodes was not measured, or was about as fast as
+    its pairs.
     """
     stood_out = any(reading.standouts(table) for pair in reading.references() for table in reading.tables[pair])
     if reading.nodes == PAIR or reading.is_all_slow() or stood_out:

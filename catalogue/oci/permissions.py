@@ -68,8 +68,8 @@ SERVICE = (
     "allow service compute_management to read app-catalog-listing in tenancy",
 )
 #: What Slurm's controller needs in the compartment to launch and terminate cluster networks (oci-hpc
-#: documentation/Prerequisites.md, "Policies for autoscaling or resizing"). Work requests report why a launch failed. They
-#: belong to no family, so they need a permission of their own.
+#: documentation/Prerequisites.md, "Policies for autoscaling or resizing"). Work requests report why a launch failed.
+#: None of the families includes them, so `inspect work-requests` is a separate permission.
 CONTROLLER = (
     "manage compute-management-family",
     "manage instance-family",

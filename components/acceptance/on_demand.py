@@ -38,9 +38,9 @@ SCRIPT = "nccl-test.sh"
 #: Time limits in seconds for the nccl-tests build in the job: the first without a container image, and the second if the job
 #: must first import a container image.
 _BUILD_S, _IMAGE_S = 1800, 5400
-#: How much longer the job may take to start its steps and to write its result.
+#: Time for starting the steps and for writing the result; it is a part of the job's time limit.
 _ENDS_S = 600
-#: Takes the place of a search's line: a test job makes no search.
+#: A test job makes no search; the judgement gets this line in place of a search's line.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
 

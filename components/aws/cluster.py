@@ -85,7 +85,8 @@ class AwsCluster(pulumi.ComponentResource):
         scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
         if controller and wanted.slurm:
             scheduling = started(controller, wanted, wanted.slurm, pools, login, people, [network, groups, roles])
-        on_login = wanted.measured(measure) in wanted.startable  # if so, the test job is submitted on the login node
+        # Whether Slurm starts the measured nodes for the test job; this job is submitted on the login node.
+        on_login = wanted.measured(measure) in wanted.startable
         user, key = wanted.family.login, wanted.access.public_key
         self.reach = Ssh(
             pulumi.Output.all(login=login.machine, network=network.private_cidr).apply(
@@ -142,7 +143,7 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         launcher=Launcher(
             wanted.homes, in_jobs(image, wanted.storage.home_mount) if starts else image, queue=queue if starts else ""
         ),
-        ask=shape is None or shape.rdma is None,  # the machines are asked if the catalogue lacks their rails
+        ask=shape is None or shape.rdma is None,  # if the catalogue has no rails, ask the machines
     )
 
 

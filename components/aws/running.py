@@ -109,7 +109,8 @@ def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
 def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, pulumi.Output[frozenset[str]]]) -> None:
     """Judge, at a preview, the nodes that the engine replaces although no change of the stack file requires this.
 
-    A preview knows the ids of the nodes that stay: `kept`, by pool. The program has no other way to learn of `--replace`.
+    `kept` has the ids of the nodes that stay, by pool. A preview knows these ids; without them, the program could not notice
+    `--replace`.
 
     Raises:
         pulumi.RunError: more nodes would be replaced than `allowReplace` allows.

@@ -30,8 +30,8 @@ _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
 class Network(pulumi.ComponentResource):
     """A VCN with a public and a private subnet, or two existing subnets.
 
-    Creates: VCN, internet gateway, NAT gateway, service gateway, two route tables, two security lists and two subnets; nothing
-    if the stack file names existing subnets.
+    Creates: VCN, internet gateway, NAT gateway, service gateway, two route tables, two security lists and two subnets. If
+    the stack file names existing subnets, this component creates nothing.
     Outputs: the OCIDs `vcn_id` (None for existing subnets), `public_subnet_id` and `private_subnet_id`. New subnets already
     have their routes and security lists.
     """

@@ -72,8 +72,8 @@ def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[Li
 
     Yields the first arguments of a command that runs on the jump host (empty without a jump host), the first arguments of an
     ssh command to a node, and how many commands may run at the same time. If the shared connection fails, each command opens
-    its own connection to the jump host, and the error of that connection names the cause. In that case, fewer commands may run
-    at the same time, so that sshd drops no connection.
+    a connection of its own to the jump host, and the command's error names the cause. In that case, fewer commands may run at
+    the same time, so that sshd drops no connection.
     """
     if jump is None:
         yield [], ssh, _WINDOW

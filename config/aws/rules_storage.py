@@ -54,7 +54,7 @@ def lustre_throughput(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("lustre-efa", ERROR, f"{_LUSTRE_API}: EfaEnabled")
 def lustre_efa(wanted: Aws, _facts: Facts) -> _Breaches:
-    """EFA on a file system whose size does not fill its servers, or without clients that have EFA."""
+    """EFA on a file system whose size is not a whole number of file servers, or in a stack whose machines have no EFA."""
     lustre = wanted.storage.lustre
     if lustre is None or not lustre.efa:
         return
@@ -83,7 +83,7 @@ def lustre_efa_setup(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("lustre-key-unchecked", WARNING, f"{_LUSTRE} Installing the Lustre client, which states no fingerprint")
 def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Ubuntu's Lustre client on nodes, signed by a key whose fingerprint nobody has checked; the login node is not judged."""
+    """A Lustre client on Ubuntu nodes whose signing key nobody has checked. The login node's image is not considered."""
     lustre = wanted.storage.lustre
     if lustre is not None and lustre.client_key is None and wanted.family.release:
         yield Breach(
@@ -203,7 +203,7 @@ def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
         able = ", ".join(name for name in others if name == "MULTI_AZ_1" or name.startswith("SINGLE_AZ_HA"))
         yield Breach(
             "aws.storage.home.deployment",
-            f"is {deployment}, which {region} does not offer; the highly available types there are {able}",
+            f"is {deployment}, which {region} does not offer; the highly available types in {region} are {able}",
         )
 
 

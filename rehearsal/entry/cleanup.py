@@ -71,7 +71,7 @@ def clear(world: World) -> None:
     wires.remove_namespace(world.netns(network.OPERATOR))
     for name in OWN:
         shutil.rmtree(world.path / name, ignore_errors=True)
-    with contextlib.suppress(OSError):  # fails if a stand-in cloud's database is still in the folder
+    with contextlib.suppress(OSError):  # `rmdir` fails if the folder still has a stand-in cloud's database
         (world.path / "clouds").rmdir()
     with contextlib.suppress(OSError):
         world.path.rmdir()

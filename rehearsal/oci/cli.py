@@ -16,7 +16,7 @@ from rehearsal.oci.pools import ClusterNetwork
 from rehearsal.plugin.errors import RequestTimeoutError, ServiceError
 from rehearsal.world.world import World
 
-#: Number of rows without `--all`: one page, which is smaller here than the service's.
+#: Number of rows on one page; without `--all`, the CLI prints one page. The service's pages are larger.
 _PAGE = 10
 
 
@@ -28,8 +28,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     detach = verbs.add_parser("instance-pool-instance").add_subparsers(required=True).add_parser("detach", allow_abbrev=False)
     detach.add_argument("--instance-pool-id", required=True)
     detach.add_argument("--instance-id", required=True)
-    # This CLI can detach an instance only together with its termination. It requires --is-decrement-size, although this option
-    # is true by default in the vendor's CLI.
+    # This stand-in detaches an instance only if it is also terminated. --is-decrement-size is required here; in the vendor's
+    # CLI the option may be omitted, and is then true.
     detach.add_argument("--is-auto-terminate", required=True, choices=["true"])
     detach.add_argument("--is-decrement-size", required=True, choices=["true", "false"])
     detach.add_argument("--region")

@@ -14,7 +14,7 @@ _WINDOW = 32
 
 
 def static_nodes(work: Work, states: Dict[str, NodeState]) -> None:
-    """Set up name, key and slurmd of silent static nodes again, once a minute; if that fails, `sinfo -R` shows why.
+    """Set up silent static nodes again, once a minute: name, munge key and slurmd. If this fails, `sinfo -R` shows why.
 
     Raises:
         SlurmError: Slurm does not answer.

@@ -47,8 +47,8 @@ def add(wanted: Wanted, its: Settings) -> User:
     uid = _next_uid(known, its.home) if wanted.uid is None else wanted.uid
     if owner not in (-1, uid):
         raise RefusalError(
-            f"user {wanted.name}: {path} exists and belongs to uid {owner}; give that uid with --uid to return the "
-            "folder to its user, or move the folder away"
+            f"user {wanted.name}: {path} exists and belongs to uid {owner}; pass --uid {owner} to return the folder "
+            "to its user, or move the folder away"
         )
     _refuse_former(wanted, its.home)
     user = User(wanted.name, uid, wanted.gid, wanted.full_name, path, wanted.shell)
@@ -138,12 +138,12 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
 
 
 def _refuse_former(wanted: Wanted, homes: str) -> None:
-    """Refuse a uid that the user asked for if it owns the home folder of another name: the new user could read that home."""
+    """Refuse `wanted.uid` if the home folder of another name belongs to this uid: the new user could read that folder."""
     of = sorted(name for name, uid in home.owners(homes).items() if uid == wanted.uid and name != wanted.name)
     if of:
         raise RefusalError(
-            f"--uid {wanted.uid}: it owns {homes}/{of[0]}, the home of a former user; give another uid, or give that folder "
-            "another owner first"
+            f"--uid {wanted.uid}: this uid owns {homes}/{of[0]}, the home of a former user; choose another uid, or change the "
+            "folder's owner first"
         )
 
 
@@ -155,7 +155,7 @@ def _next_uid(known: Dict[str, User], homes: str) -> int:
     used = [one.uid for one in known.values()] + list(home.owners(homes).values()) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
-        raise RefusalError(f"--uid: no uid up to {accepted.MOST} is above all used uids; give a free uid")
+        raise RefusalError(f"--uid: the largest uid, {accepted.MOST}, is in use, so there is no next uid; choose a free uid")
     return number
 
 

@@ -31,7 +31,7 @@ def started(name: str = "training", **tags: str) -> dict[str, dict[str, str]]:
 
 
 def refusal() -> str:
-    """Return why the hook of the login node refuses; fail if it does not."""
+    """Return the error with which the login node's hook refuses; fail if the hook does not refuse."""
     with pytest.raises(pulumi.RunError) as refused:
         asked(HOOKS[HOOK])
     return str(refused.value)
@@ -43,7 +43,7 @@ def aws(running: dict[str, dict[str, str]], *, preview: bool = False, **changes:
 
 @pytest.fixture
 def account(monkeypatch):
-    """The lists that the account returns: its cluster networks and its instances, under the names of the answers' fields."""
+    """Let the account return these lists of its cluster networks and instances. The keys are the names of fields in answers."""
     found: dict[str, list[dict[str, Any]]] = {"clusterNetworks": [], "instances": []}
     genuine = Engine.call
 
@@ -61,7 +61,7 @@ def network(label: str, name: str = "busbar", stack: str = "dev/slurm") -> dict[
     return NETWORK | {"displayName": label, "freeformTags": {"busbar": name, "busbar-stack": stack}}
 
 
-def test_on_aws_a_new_controller_is_refused_with_the_nodes_that_slurm_started_and_their_price():
+def test_on_aws_the_refusal_of_a_new_controller_names_the_nodes_that_slurm_started_and_their_price():
     aws({})
     asked(HOOKS[HOOK])
     aws(started())
@@ -85,13 +85,13 @@ def test_nodes_that_slurm_started_are_terminated_with_a_warning_only_if_the_stac
         asked(HOOKS[HOOK])
 
 
-def test_nodes_of_a_type_that_the_stack_file_no_longer_has_count_too():
+def test_nodes_are_counted_even_if_the_stack_file_no_longer_has_their_type():
     aws(started(**{"its type": "p4d.24xlarge"}))
     with pytest.raises(pulumi.RunError, match=r"\(2 x machines of Slurm's nodes, price unknown: i-8"):
         asked(HOOKS[HOOK])
 
 
-def test_machines_that_slurm_started_for_another_stack_prevent_no_new_controller():
+def test_a_new_controller_is_allowed_if_slurm_started_the_machines_for_another_stack():
     aws(started(**{"busbar:stack": "organization/busbar/second/slurm"}))
     asked(HOOKS[HOOK])
 
@@ -102,7 +102,7 @@ def test_an_additional_login_node_may_be_replaced_at_any_time():
     assert "cluster-login-1-instance-new-controller" not in HOOKS
 
 
-def test_without_preflight_only_an_update_asks_which_nodes_slurm_started():
+def test_a_preview_without_preflight_does_not_ask_which_nodes_slurm_started():
     aws(started(), preview=True)  # `preflight` is false in these tests
     asked(HOOKS[HOOK])
 
@@ -129,7 +129,7 @@ def test_no_new_controller_is_created_if_the_account_does_not_say_which_nodes_sl
     )
 
 
-def test_on_oci_a_new_controller_is_refused_with_the_nodes_of_the_networks_that_the_old_one_created(account):
+def test_on_oci_the_refusal_of_a_new_controller_names_the_nodes_in_the_networks_that_the_old_controller_created(account):
     oci()
     asked(HOOKS[HOOK])
     account["clusterNetworks"] += [network("busbar-gpu-slurm-0a1b2c3d"), network("busbar-gpu", stack="dev")]
@@ -150,7 +150,7 @@ def test_if_slurm_is_removed_from_the_stack_file_the_new_login_node_is_refused_w
         asked(HOOKS[HOOK])
 
 
-def test_on_oci_nodes_started_under_another_name_of_the_cluster_count_only_if_the_state_has_that_clusters_login_node(account):
+def test_on_oci_nodes_of_a_cluster_with_another_name_are_counted_only_if_that_clusters_login_node_is_in_the_state(account):
     oci()
     account["clusterNetworks"].append(network("old-gpu-slurm-0a1b2c3d", "old"))
     login = {"id": "ocid1.instance.oc1..another", "state": "RUNNING", "displayName": "old-login", "timeCreated": "today"}

@@ -328,7 +328,7 @@ ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "oc
 
 
 def test_a_new_login_image_and_time_zone_replace_only_the_login_node_in_the_preview_and_the_update(built):
-    """No new measurement runs: the request of this update is that of an earlier measurement, whose result is used."""
+    """The update measures nothing: its request equals the request of an earlier measurement, whose result is used."""
     stage = built[0]
     before = stage.outputs()
     changes = ANOTHER_LOGIN
@@ -362,7 +362,7 @@ def test_after_a_replacement_of_the_slow_node_all_three_nodes_pass_and_only_the_
     three = {one["name"] for one in stage.outputs()["nodes"]}
     stage.faults()  # machines that are created from now on have no fault, so the replacement of the slow node is healthy
     done = stage.replace(first[1]["name"])
-    if done.status != 0 and "verdict" in done.text:  # this machine was busy
+    if done.status != 0 and "verdict" in done.text:  # slow because this machine was busy
         done = stage.pass_by(**merged(of_pool(3), {"measure": {"run": 11}}))
     assert done.status == 0, done
     outputs = stage.outputs()
@@ -379,7 +379,7 @@ def test_the_other_nodes_pass_after_the_documented_command_has_left_one_node_out
     done = stage.exclude(name)
     assert done.status == 0, done
     found = stage.again()
-    if found.status != 0 and "verdict" in found.text:  # this machine was busy
+    if found.status != 0 and "verdict" in found.text:  # slow because this machine was busy
         found = stage.pass_by(**merged(of_pool(2), {"measure": {"run": 12}}))
     assert found.status == 0, found
     outputs = stage.outputs()
@@ -414,7 +414,7 @@ def test_a_pool_grows_by_one_machine_and_then_loses_its_oldest_machine_as_the_st
 def test_machines_with_the_programs_default_images_replace_the_old_machines_and_use_all_rails(built):
     """The stack subscribes to the image of the nodes by the image's name. The login node has the newest platform image.
 
-    test_rehearsed_oci_files.py uses a shape other than BM.GPU4.8.
+    For nodes of another shape, see test_rehearsed_oci_files.py.
     """
     stage = built[0]
     before = stage.outputs()

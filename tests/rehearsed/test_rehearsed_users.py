@@ -136,7 +136,7 @@ def test_sacct_shows_an_ended_job_with_its_user_and_account_on_the_controller_an
         "shell": "--shell /bin/no-such-shell: there is no such program on this machine; give its whole path",
         "key": "--ssh-key: line 1 is no public key such as `ssh-ed25519 AAAA... name`",
         "private": "--ssh-key: this is a private key, which nobody else may have; give the file whose name ends with .pub",
-        "home": "user former: /home/former exists and belongs to uid 10077; give that uid with --uid to return the "
+        "home": "user former: /home/former exists and belongs to uid 10077; pass --uid 10077 to return the "
         "folder to its user, or move the folder away",
         "absent": "user bob: there is no such user in the directory",
         "local_absent": "user slurm: there is no such user in the directory; it is a user of this machine only",

@@ -227,7 +227,7 @@ def sign_anything(said: Any) -> dict[str, Any]:
     [
         (lambda text: f"{text[:4]}!{text[4:]}", "base64 is broken"),
         (lambda text: f"{text}\n", "base64 is broken"),
-        (lambda text: re.sub("(.)(=+)$", lambda end: chr(ord(end[1]) + 1) + end[2], text), "base64 is not in its one"),
+        (lambda text: re.sub("(.)(=+)$", lambda end: chr(ord(end[1]) + 1) + end[2], text), "base64 is not in canonical form"),
     ],
     ids=["a foreign character", "a line feed", "another text for the same bytes"],
 )

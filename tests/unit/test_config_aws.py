@@ -892,7 +892,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             FACTS,
             (
                 "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; the highly available "
-                "types there are SINGLE_AZ_HA_2, MULTI"
+                "types in ap-northeast-1 are SINGLE_AZ_HA_2, MULTI"
             ),
         ),
         (home(deployment="TWO_AZ"), FACTS, "aws.storage.home.deployment is 'TWO_AZ'; deployment types are SINGLE_AZ_1"),

@@ -41,7 +41,7 @@ def seen(folder: Path) -> dict:
         ({"rdma_write_bytes": 700}, 700),
         ({}, None),
     ],
-    ids=["the total has all bytes", "the total has only sends", "an older driver", "no total", "no counter"],
+    ids=["tx_bytes counts all bytes", "tx_bytes counts only sends", "an older driver", "no tx_bytes", "no counter"],
 )
 def test_each_byte_that_an_efa_device_sends_is_counted_once(tmp_path, counters, sent):
     assert seen(device(tmp_path / "ib", "rdmap79s0", "efa", **counters))["tx_bytes"] == sent

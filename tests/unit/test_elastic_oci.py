@@ -214,7 +214,7 @@ def grown(service: Service) -> list[Any]:
     return [(path, asked) for method, path, asked in service.asked if method == "PUT"]
 
 
-def test_a_launch_beside_an_earlier_launch_enlarges_the_earlier_launchs_network_once(cloud, service):
+def test_machines_that_are_launched_beside_an_earlier_launch_join_its_network_which_is_enlarged_only_once(cloud, service):
     service.network("n1", "i1", size=1, launched="t")
     assert launch(cloud, "t", 2) == []
     tags = {**TAGS, "busbar-launch": "t", "busbar-grown": "0123456789abcdef"}
@@ -225,7 +225,7 @@ def test_a_launch_beside_an_earlier_launch_enlarges_the_earlier_launchs_network_
     assert not service.retry_tokens
 
 
-def test_running_networks_refer_to_the_present_configuration_so_that_the_earlier_one_can_be_deleted(cloud, service):
+def test_running_networks_get_the_present_configuration_so_that_the_former_configuration_can_be_deleted(cloud, service):
     service.network("n1", "i1", launched="t")
     service.network("n2", "i2", launched="u", configuration="new")
     service.network("n3", "i3", launched="v", state="PROVISIONING")
@@ -359,7 +359,7 @@ def test_one_call_terminates_a_whole_launch_but_a_part_is_terminated_machine_by_
     ]
 
 
-def test_a_network_that_may_still_get_machines_for_nodes_is_not_deleted_when_its_machines_are_terminated(cloud, service):
+def test_a_network_whose_launch_may_still_bring_machines_is_kept_when_its_present_machines_are_terminated(cloud, service):
     service.network("n1", "i1", size=2, state="PROVISIONING")
     service.network("n2", "i2", launched="u")
     service.refuses["POST", "/instancePools/pool-n1/actions/detachInstance"] = [said(409, "IncorrectState", "PROVISIONING")]

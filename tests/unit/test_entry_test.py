@@ -37,7 +37,7 @@ def test() -> EntryTest:
     return load(EntryTest, json.loads(text))
 
 
-def test_every_placeholder_in_the_request_stands_for_a_path_and_none_for_a_name_or_an_address(test):
+def test_placeholders_in_the_request_are_only_for_paths_and_not_for_names_or_addresses(test):
     text = json.dumps(data(test))
     assert "@name" not in text
     assert "@address" not in text
@@ -53,7 +53,7 @@ def test_ranks_start_through_the_program_that_reaches_the_other_machines(test):
     assert "plm_rsh_args" not in words
 
 
-def test_larger_messages_must_reach_a_larger_share_of_the_line_rate_divided_by_the_scale_of_a_rehearsal(test):
+def test_the_limit_of_a_pair_grows_with_the_message_size_and_is_divided_by_the_scale_of_a_rehearsal(test):
     assert ASKED.shape.rdma is not None
     rate = ASKED.shape.rdma.node_gbytes_per_s
     assert limit(test.limits, 4096 * 1024**2, 1) == pytest.approx(0.85 * rate)
@@ -63,7 +63,7 @@ def test_larger_messages_must_reach_a_larger_share_of_the_line_rate_divided_by_t
     assert limit([], 1024**3, 1) is None
 
 
-def test_a_pair_whose_nvlink_is_slower_than_its_rails_must_reach_no_more_than_the_gate():
+def test_if_nvlink_is_slower_than_the_rails_the_limit_of_a_pair_is_the_gate():
     shape = SHAPES["BM.GPU.H100.8"]
     source = Source("2.19.6", "0" * 64, path="/home/.busbar/tests.tar")
     asked = replace(ASKED, shape=shape)
@@ -92,7 +92,7 @@ def test_a_machine_that_was_tried_with_only_one_of_two_partners_has_not_passed()
     assert found.bad["gpu-1"].endswith("this node was tried with only 1 of 2 partners")
 
 
-def test_a_machine_of_which_no_pair_was_measured_has_not_passed_even_if_the_search_blames_nothing():
+def test_a_machine_without_a_measured_pair_has_not_passed_even_if_the_search_blames_nothing():
     found = verdict("t", NAMES, line((0, 1, 24.0)), 20.0)
     assert found.bad["gpu-3"] == "no pair with this node was measured"
 
@@ -122,7 +122,7 @@ def test_no_machine_has_passed_if_a_fault_is_in_more_nodes_than_the_line_lists()
     assert set(verdict("t", NAMES, whole, 20.0).bad) == set(NAMES)
 
 
-def test_pairs_that_are_slow_only_while_many_pairs_run_are_no_machines_fault():
+def test_no_machine_is_blamed_for_pairs_that_are_slow_only_while_many_pairs_run():
     whole = line((0, 1, 24.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("between", NAMES)])
     assert verdict("t", NAMES, whole, 20.0).bad == {}
 

@@ -132,7 +132,7 @@ def test_a_new_pod_gets_only_the_sixteen_newest_runs(pods, tmp_path):
 
 
 @pytest.mark.parametrize("request_", [{"run_id": "abc1", "kind": "build"}, {"run_id": "../x", "kind": "measure"}, {}])
-def test_no_files_are_kept_for_a_request_that_is_no_measurement_or_has_no_valid_run_id(pods, tmp_path, request_):
+def test_files_are_kept_only_for_measurements_with_a_valid_run_id(pods, tmp_path, request_):
     with Evidence(pods, "busbar", "p", request_) as evidence:
         writes(pods, "p", "runs/abc1/line.json", "{}")
     assert not kept(tmp_path)

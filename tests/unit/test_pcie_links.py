@@ -86,7 +86,7 @@ def test_links_that_are_equally_slow_on_every_node_are_reported_as_differences()
     [
         ("processor : 0\nflags\t\t: fpu vme hypervisor lahf_lm\n", True),
         ("processor : 0\nflags\t\t: fpu vme lahf_lm\n", False),
-        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm processors have no such flag
+        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm processors have no flag `hypervisor`
         ("", None),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_node_recognises_a_virtual_machine_by_its_processors_flags(monkeypatch
         ("NVIDIA H200", (5, 16)),
         ("NVIDIA A100-SXM4-80GB", (4, 16)),
         ("NVIDIA L40S", (4, 16)),
-        ("NVIDIA B200", None),  # sources contradict each other
+        ("NVIDIA B200", None),  # some sources publish generation 5, others 6
         ("NVIDIA GB200", None),
         ("Tesla V100-SXM2-16GB", None),
     ],

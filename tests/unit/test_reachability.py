@@ -25,7 +25,7 @@ def test_nodes_that_reach_each_other_are_not_reported():
     assert reachability.unreachable(NODES, [LISTENS] * 3, 60) == []
 
 
-def test_a_cluster_of_one_node_is_not_tried_for_reachability():
+def test_reachability_is_not_tested_in_a_cluster_of_one_node():
     assert reachability.unreachable(NODES[:1], [LISTENS], 60) == []
 
 

@@ -130,7 +130,7 @@ def test_the_image_is_imported_once_and_eight_collectives_run_in_the_image(home,
     ("text", "said"),
     [("#!/bin/sh\ncat $TABLE; exit 3\n", "reduce failed"), ("#!/bin/sh\necho NCCL\n", "reduce printed no row")],
 )
-def test_a_collective_without_a_number_fails_the_job_after_the_other_collectives_ran(home, build, text, said):
+def test_if_a_collective_fails_or_prints_no_row_the_job_fails_after_the_other_collectives_ran(home, build, text, said):
     program(build / "reduce_perf", text)
     done = collectives(home)
     assert done.returncode == 1

@@ -43,8 +43,8 @@ def test_statements_that_no_test_runs_are_counted_and_each_has_a_reason(capsys):
 
 
 @pytest.mark.parametrize(("page", "text"), BLOCKS, ids=[page for page, _ in BLOCKS])
-def test_every_stack_file_block_in_the_docs_is_valid_for_the_models(page, text):
-    """A block has the stack file's groups, such as busbar:aws; or it is a part of one group, whose name is the page's name."""
+def test_every_stack_file_block_in_the_docs_is_a_valid_configuration(page, text):
+    """A block has groups of the stack file, such as busbar:aws, or keys of one group; the page then has this group's name."""
     block = yaml.safe_load(textwrap.dedent(text))
     target = page.removeprefix("docs/").partition(".")[0]
     named = {key.partition(":")[2]: value for key, value in block.items() if key.startswith("busbar:")}

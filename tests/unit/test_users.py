@@ -277,8 +277,8 @@ def test_the_uid_of_a_deleted_user_whose_home_stays_is_given_to_no_other_user(cl
     cluster.delete("alice")
     assert cluster.add("bob").uid == 10002
     assert refusal(cluster.add, "carol", uid=10001) == (
-        f"--uid 10001: it owns {cluster.home}/alice, the home of a former user; give another uid, or give that folder another "
-        "owner first"
+        f"--uid 10001: this uid owns {cluster.home}/alice, the home of a former user; choose another uid, or change the "
+        "folder's owner first"
     )
     assert not (cluster.home / "carol").exists()
     assert "--uid" in refusal(cluster.add, "alice")
@@ -287,7 +287,8 @@ def test_the_uid_of_a_deleted_user_whose_home_stays_is_given_to_no_other_user(cl
 
 def test_no_uid_above_the_range_for_people_is_assigned(cluster):
     cluster.add("alice", uid=60000)
-    assert refusal(cluster.add, "bob") == "--uid: no uid up to 60000 is above all used uids; give a free uid"
+    said = "--uid: the largest uid, 60000, is in use, so there is no next uid; choose a free uid"
+    assert refusal(cluster.add, "bob") == said
     assert cluster.add("bob", uid=10001).uid == 10001
 
 

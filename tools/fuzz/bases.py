@@ -29,8 +29,8 @@ _MIB = 1024**2
 FRAME = "frame"
 LINE = "line"
 SEARCH = "search"
-#: The text of each document by its name. The names are `STEP.txt`, `STEP.json` and `frame`, or only `line`, or `line` and
-#: `search` if there was a search.
+#: The text of each document by its name. Some measurements have a `STEP.txt` and a `STEP.json` for each step, and `frame`.
+#: The other measurements have only `line`, and `search` if there was a search.
 Documents = dict[str, str]
 
 
@@ -40,7 +40,7 @@ class Base:
 
     Attributes:
         name: a short description of the measurement.
-        asked: the request for this measurement, against which it is judged.
+        asked: the request for this measurement; the judge compares the measurement with this request.
         documents: the measurement's documents.
         healthy: whether the measurement passes as long as it is not damaged.
     """
@@ -109,9 +109,9 @@ def _retests(lines: dict[str, Base]) -> list[Base]:
     slow = {**rerun, "steps": json.loads(short.documents[LINE])["steps"][2:4]}
     return [
         Base("a healthy retest", asked, {LINE: once, SEARCH: _search(rerun)}, healthy=True),
-        Base("a retest that is as bad", asked, {LINE: once, SEARCH: _search(still)}, healthy=False),
+        Base("a retest as bad as the first run", asked, {LINE: once, SEARCH: _search(still)}, healthy=False),
         Base("a retest beside a bad node", asked, {LINE: once, SEARCH: _search(rerun, **blamed)}, healthy=False),
-        Base("a retest that is as slow", asked, {LINE: short.documents[LINE], SEARCH: _search(slow)}, healthy=False),
+        Base("a retest as slow as the first run", asked, {LINE: short.documents[LINE], SEARCH: _search(slow)}, healthy=False),
     ]
 
 
@@ -216,7 +216,7 @@ def _documents(asked: Asked, printed: dict[str, Printed]) -> Documents:
 
 
 def _whole(asked: Asked, share: float) -> dict[str, Printed]:
-    """Return every step of a run that reached the part `share` of each ceiling."""
+    """Return the output of each step of a run; the busbw of the largest message is about `share` times the step's ceiling."""
     return {step.name: _step(step, asked, share) for step in steps(asked.plan, asked.shape, asked.nodes)}
 
 

@@ -149,7 +149,7 @@ class Ec2:
         return {"Reservations": [self._reservation(*one) for one in grouped.items()], "NextToken": more}
 
     def _known(self, call: Call) -> list[Record]:
-        """Return the records of those instances in a request that are not terminated.
+        """Return the records of the instances that a request names, without terminated instances.
 
         A request that names an unknown instance is refused.
         """

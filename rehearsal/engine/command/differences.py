@@ -24,8 +24,8 @@ class Kind(IntEnum):
 def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int]:
     """Return the kind of each change by property path; an inner property has a path of its own.
 
-    Only a change of a whole property such as `triggers` asks for a replacement here. If one element of such a property changes,
-    the program's SDK asks for the replacement (`replace_on_changes`).
+    If a whole property such as `triggers` changes, the kind asks for a replacement. If one element of `triggers` changes, the
+    kind asks for no replacement; the program's SDK then asks for it (`replace_on_changes`).
     """
     wanted = {key: value for key, value in new.items() if key != "version" and not key.startswith("__")}
     found = dict(_of_objects("", old, wanted))

@@ -68,7 +68,7 @@ def secret(value: Value) -> Value:
 
 
 def reveal(value: Value) -> Value:
-    """Return the value inside secrets and outputs; values inside collections stay as they are."""
+    """Remove the secret and output marks from the value itself; marks on the items of a list or an object stay."""
     while mark_of(value) in (SECRET, OUTPUT):
         value = cast("Properties", value).get("value", UNKNOWN)
     return value

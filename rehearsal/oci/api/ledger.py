@@ -94,7 +94,7 @@ class Ledger:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 
     def gone(self, noun: str, existing: Container[str]) -> list[Shown]:
-        """Return the terminated resources whose OCIDs have this noun, and that no longer have a record in `existing`."""
+        """Return the terminated resources whose OCIDs have `noun` as their second part, except resources in `existing`."""
         with self._lock:
             return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun and ocid not in existing]
 
