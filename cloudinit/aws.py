@@ -1,4 +1,4 @@
-"""Renders the user data of first boots on AWS: of the login node, which publishes its host key, and of the nodes.
+"""Renders the user data for first boots on AWS: for login nodes, which publish their host keys, and for nodes.
 
 The text contains no secret, only public keys and file system names. A machine whose boot failed keeps running, so that
 first contact (the stage `ready`) can read which step failed.
@@ -60,7 +60,7 @@ class LoginBoot:
         timezone: name from the tz database.
         keys: public keys that may log in.
         mounts: the file systems to mount.
-        region: the region of `parameter`.
+        region: the AWS region that has the SSM parameter.
         parameter: name of the SSM parameter for the login node's public host key.
         slurm: the Slurm software to install; None installs nothing.
     """
@@ -104,7 +104,7 @@ class ComputeBoot:
 
 
 class UserData(NamedTuple):
-    """A machine's user data: the `text`, which is None if it had to be compressed, and the base64 that EC2 gets."""
+    """A machine's user data: its `text`, and the base64 that EC2 gets. `text` is None if the user data had to be compressed."""
 
     text: str | None
     packed: str
@@ -154,9 +154,9 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
-    # The host key is published first, so that the log of every later failure can be read. The login node is not measured, so
-    # file systems neither delay its boot nor make the boot fail. But a Slurm controller needs the home folders before it can
-    # run jobs.
+    # The host key is published first, so that the log of every later failure can be read. The login node is not measured, so it
+    # announces that it is ready before it mounts file systems, and no mount makes its boot fail. One mount is an exception: a
+    # Slurm controller needs the home folders before it can run jobs.
     first = [*_home(boot.image, boot.mounts), *_slurm(boot)] if boot.slurm else []
     last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [

@@ -16,7 +16,7 @@ _FETCHED = "/run/nvidia-container-toolkit.asc"
 
 
 def installs(manager: str, command: str, version: str, packages: tuple[str, ...], key: str) -> str:
-    """Return the shell commands that install `packages` unless the machine has `command`.
+    """Return shell text that installs packages, but only if the program `command` is missing on the machine.
 
     Args:
         manager: `apt` (an earlier step must define the shell function `lists`) or `dnf`.

@@ -52,8 +52,8 @@ def load() -> Stack:
 def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
     """Return the stack that the configuration sets.
 
-    `texts` has each group's JSON, as the engine passes it, and the target's name. `region` is the AWS provider's region, if the
-    stack file sets a region.
+    `texts` has the JSON of each group, as the engine passes it; its entry `target` is the target's name. `region` is the AWS
+    provider's region, or None if the stack file sets no region.
 
     Raises:
         pulumi.RunError: the stack file has mistakes. The message has one sentence for each mistake.
@@ -84,7 +84,7 @@ def oci_region() -> str:
 
 
 def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
-    """Yield what the rules find without a query of the account; a rule that needs a refused value finds nothing."""
+    """Yield what the rules find without a query of the account. A rule that needs a value with a mistake finds nothing."""
     rules = import_module(f"config.{stack.target}.rules")
     of_stack = STACK_RULES | rules.STACK_RULES
     with contextlib.suppress(UnreadError):
@@ -118,7 +118,7 @@ def group(key: str, model: type[Model], text: str) -> tuple[Model, list[str]]:
 
 
 def _as_typed(model: type[Model], loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return the path of an error with keys as typed: if a field's default is refused, pydantic gives the field's name."""
+    """Return the path of an error with keys as typed; for a refused default, pydantic gives the field's name."""
     here: type[Model] | None = model
     typed: list[int | str] = []
     for step in loc:
@@ -197,7 +197,7 @@ def _shown(given: Any) -> str:
 
 
 def _siblings(model: type[Model], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that `model` allows at `loc`."""
+    """Return the keys that `model` allows in the group at the path `loc`."""
     here: type[Model] | None = model
     for step in loc:
         if isinstance(step, str) and here is not None:

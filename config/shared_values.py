@@ -91,7 +91,7 @@ def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def three_numbers(example: str) -> AfterValidator:
-    """Return the check of a version that has three numbers, like `example`."""
+    """Return a validator that accepts only versions of three numbers, such as 2.2.0; its message shows `example`."""
 
     def check(value: str) -> str:
         if not re.fullmatch(r"\d+\.\d+\.\d+", value):
@@ -131,9 +131,9 @@ AllowReplace = Annotated[
     Field(
         ge=0,
         description="Number of GPU machines that an update may replace because their image, shape or launch settings "
-        "changed, because their entry is gone, or because of --replace. The same number is also a separate limit for the "
-        "nodes that Slurm started. If the login node is replaced, this limit applies to all of them; otherwise it applies "
-        "only to nodes that the update removes while jobs run on them. Remove this key after the update.",
+        "changed, because their entry is gone, or because of --replace. Nodes that Slurm started are counted separately, and "
+        "their count may not exceed the same number. If the login node is replaced, all of them count; otherwise only those "
+        "that the update removes while jobs run on them. Remove this key after the update.",
         examples=[2],
     ),
 ]
@@ -142,14 +142,14 @@ AllowReplace = Annotated[
 AllowReplaceData = Annotated[
     tuple[str, ...],
     Field(
-        description="Ids of what an update may replace although that deletes its data: this file system (on AWS, also the "
-        "bucket of its mirrors). Only needed with `onDestroy: delete`. Remove this key afterwards.",
+        description="Allows an update to replace this file system (on AWS, also the bucket of its mirrors) and so to delete "
+        "its data; list their ids. Only needed with `onDestroy: delete`. Remove this key afterwards.",
     ),
 ]
 
 
 def some(value: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Return the list `value`; if it is empty, raise ValueError with the text that follows the key in the refusal."""
+    """Return the list `value`; refuse an empty list."""
     if not value:
         raise ValueError("is empty; it needs at least one entry")
     return value

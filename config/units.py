@@ -22,7 +22,7 @@ class Quantity:
         unit: the unit of the parsed number.
         factors: every unit that may be written, and that unit's size in `unit`; ascending.
         example: a valid text.
-        hint: text at the end of a refusal.
+        hint: text at the end of the message about an invalid text.
     """
 
     unit: str
@@ -31,7 +31,10 @@ class Quantity:
     hint: str = ""
 
     def read(self, text: str) -> float:
-        """Return the quantity in `text`, in `unit`; a ValueError contains the text that follows the key in a refusal."""
+        """Return the quantity that `text` states, converted to `unit`.
+
+        If `text` is no such quantity, raise a ValueError: it has the end of the sentence that begins with the key.
+        """
         return float(self._exact(text))
 
     def _exact(self, text: str) -> Decimal:
@@ -54,7 +57,7 @@ class Quantity:
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
             return self.read(value)
-        # A number without its unit is unambiguous only in Python, where the field's name has the unit.
+        # Only Python code may give a plain number: there, the field's name has the unit. A stack file must write the unit.
         if info.mode == "json" or isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(self._refusal(value))
         return value
@@ -72,9 +75,9 @@ class Whole(Quantity):
     """A quantity that becomes a whole number."""
 
     def read(self, text: str) -> int:
-        """Return the quantity in `text`, a whole number of `unit`.
+        """Return the quantity that `text` states, converted to a whole number of `unit`.
 
-        A ValueError contains the text that follows the key in a refusal.
+        If `text` is no such quantity, raise a ValueError: it has the end of the sentence that begins with the key.
         """
         value = self._exact(text)
         if value != int(value):
@@ -90,7 +93,7 @@ class MessageSize(Whole):
     """A message size as nccl-tests writes it (8, 64M, 8G; powers of 1024), or with a binary unit (64 MiB)."""
 
     def read(self, text: str) -> int:
-        """Return the bytes in `text`; a ValueError contains the text that follows the key in a refusal."""
+        """Return the number of bytes that `text` states, or raise a ValueError, as `Quantity.read` does."""
         found = re.fullmatch(r"([0-9]+) ?([A-Za-z]*)", text.strip())
         if not found or found[2] not in self.factors or int(found[1]) == 0:
             raise ValueError(f"is {text!r}; write bytes, or a whole number and K, M, G, KiB, MiB or GiB, such as 64M")
@@ -132,5 +135,5 @@ Usd = Annotated[float, Quantity("USD", {"USD": 1}, "32.5 USD")]
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of a message size such as `64M`; a ValueError contains the text that follows the key in a refusal."""
+    """Return the bytes of a message size such as `64M`, or raise a ValueError, as `Quantity.read` does."""
     return MESSAGE.read(text)

@@ -54,5 +54,5 @@ def _job(name: str, namespace: str, kept: list[tuple[str, str]], port: int, pool
 
 
 def _plain(name: str) -> str:
-    """Return a Kubernetes label's name as in Prometheus's labels: `_` replaces all but letters, digits and underscores."""
+    """Return a Kubernetes label's name as in Prometheus's labels: every character but a letter or digit becomes `_`."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)

@@ -27,7 +27,7 @@ class Pods:
 def documents(texts: Mapping[str, str], pods: Pods, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
     """Return the objects of Multus or of whereabouts.
 
-    `texts` are the manifests by URL, and `way` is where kubectl runs (`ours.WAY`).
+    `texts` has the text of each manifest by its URL. `way` says where kubectl runs (`ours.WAY`).
     """
     found = [one for source, text in texts.items() for one in vendors.read(text, source)]
     return vendors.labelled([_on_nodes(one, pods, way) if one["kind"] == "DaemonSet" else one for one in found], labels)

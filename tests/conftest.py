@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Every process that a test forks has its sockets closed on purpose. Without this setting, gRPC would report that on stderr.
+# In a process that a test forks, gRPC finds its sockets closed. This is intended. Without this setting, gRPC would report it on
+# stderr.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import pulumi
@@ -34,7 +35,8 @@ from rehearsal.engine.language.program import EXIT_ALREADY_TOLD
 from tools.stack_changes import merged, settled
 from tools.stage import SHARED, Stage
 
-# Each registration records its whole call stack with source lines; under pytest that takes a fifth of a test's time.
+# The SDK would record the whole call stack, with source lines, at each registration. Under pytest that would take a fifth of a
+# test's time, so tests record an empty stack.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no public switch
 #: The hooks of the program's resources, by name. The engine's double cannot call the program back, so tests call the hooks.
 HOOKS: dict[str, pulumi.ResourceHook] = {}
@@ -103,7 +105,7 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheLoginNode0000000000
 CONSOLE = f"busbar-host-key: {HOST_KEY[:40]}[   31.4] eth0: link up\nbusbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY}\n"
 
 
-#: The only reasons for which a full run may skip a test: what a machine may lack although CI's machine has it.
+#: The only reasons for which a full run may skip a test: each names a thing that other machines than CI's may lack.
 MAY_LACK = ("no user namespace can be made here",)
 #: The largest number of characters of a parameter's name, as pytest shows it.
 _NAME_CHARACTERS = 90
@@ -123,7 +125,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.loadgroup = True
     elif getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "loadgroup"
-        config.option.loadscopereorder = False  # otherwise the group with the most tests counts as the longest
+        config.option.loadscopereorder = False  # pytest-xdist would start the group with the most tests first
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -174,7 +176,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--write-golden"):
         items[:] = [one for one in items if "reviewed" in getattr(one, "fixturenames", ())]
     items.sort(key=_turn)
-    gc.freeze()  # modules and tests live until the end, so the garbage collector need not visit them
+    gc.freeze()  # the garbage collector then skips the modules and tests, which are needed until the end
     for item in items:
         if item.path.parent.name == "rehearsal":
             item.add_marker("programs")
@@ -184,7 +186,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 f"{item.nodeid} is a pure test, but tools/test looks for pure tests only in tests/unit and tests/program"
             )
         if marked and item.path.parent.name != "rehearsal" and not any(f"mark.{name}" in _text(item.path) for name in NOT_PURE):
-            raise pytest.UsageError(f"{item.path} has tests marked {marked[0]}, but its text has no marker for tools/test")
+            raise pytest.UsageError(
+                f"{item.path} has tests marked {marked[0]}, but its text has none of the markers that tools/test searches for"
+            )
     if os.geteuid() != 0:
         lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which only root can do")
         for item in items:
@@ -214,7 +218,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @dataclass
 class Engine(pulumi.runtime.Mocks):
-    """Records registrations as (type, name, inputs) and invokes as (token, arguments)."""
+    """Records each registered resource as (type, name, inputs), and each call of a look-up as (token, arguments)."""
 
     lines: dict[str, str]
     resources: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
@@ -318,7 +322,7 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
     """Return the groups of settings in a stack file, for a test without rehearsal, with `changes` merged into them."""
     found = {key.partition(":")[2]: value for key, value in _read(f"Pulumi.{stack}.yaml").items() if key.startswith("busbar:")}
     own: dict[str, Any] = {
-        # Few rows: the SDK visits every row of a measurement several times, which would take most of a test's time.
+        # The measurement has few rows: the SDK visits every row several times, and many rows would take most of a test's time.
         "measure": {
             "sizes": {"from": "1M"},
             "collectives": ["all_reduce"],
@@ -349,7 +353,7 @@ def run_main() -> None:
     """Run the real __main__.py in this process.
 
     Raises:
-        pulumi.RunError: the program refused. It had told the engine so before it tried to exit.
+        pulumi.RunError: the program refused the stack. It reported this to the engine before its exit.
     """
     try:
         runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
@@ -384,7 +388,7 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     commands = [(name, its) for typ, name, its in engine.resources if typ.startswith("command:") and typ.endswith(":Command")]
     assert commands, "the program made no Command"
     told = [name for name, its in commands if its.get("addPreviousOutputInEnv") is not False]
-    assert not told, "an output can be longer than an environment may be, and then the next update cannot start the Command"
+    assert not told, "these Commands get their earlier output in the environment, where a long output prevents their start"
     return engine
 
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 #: How far each counter may grow from the start of the measurement to the end of the deciding run. Congestion counters (CNP,
 #: ECN, pauses) are not errors and are left out. This project chose the limits. The meanings of the counters are from:
-#: - InfiniBand Architecture, PortCounters: the first four counters below show that a link was lost or retrained. For the fifth,
-#:   `symbol_error`, some errors are normal, because forward error correction repairs them.
+#: - InfiniBand Architecture, PortCounters: the first four counters below show that a link was lost or retrained. A
+#:   growing `symbol_error` is normal within limits, because forward error correction repairs such errors.
 #: - NVIDIA, "Understanding mlx5 ethtool counters": a timeout stalls a queue for milliseconds; too many retries break the queue.
 #: - EC2 user guide, "Monitor an EFA": a connection without a response is dropped.
 ALLOWED = {
@@ -33,7 +33,7 @@ _NAMED = 16
 def judge(transport: Any) -> Check:
     """Return the check `ports`: whether ports in the line's `transport` counted more errors than in a healthy run.
 
-    If no port did, but the counters of some ports could not be read, the check is unknown.
+    If no port counted too many errors, but the counters of some ports could not be read, the check is unknown.
     """
     events, uncounted = (transport.get(name) if isinstance(transport, dict) else None for name in ("events", "uncounted_ports"))
     if not isinstance(events, list) or not isinstance(uncounted, list):

@@ -29,8 +29,8 @@ _USED = 0.5
 #: NVLink must have sent this share of a ring's bytes. The share is below 0.5, because an NVLink switch that reduces (NVLS)
 #: moves about half of a ring's bytes.
 _NVLS_SHARE = 0.4
-#: Collectives in which a switch can copy one GPU's bytes to all GPUs (multicast). If NCCL may let a switch do so, a ring's
-#: bytes are divided by the ring's number of hops.
+#: Collectives in which a switch can copy one GPU's bytes to all GPUs (multicast). If NCCL may let the switch copy, each byte
+#: needs to be sent only once. In a ring, each byte is sent again at every hop.
 _COPIED = frozenset({"all_gather", "broadcast"})
 #: Collectives in which each pair of GPUs exchanges its own bytes, which no switch reduces or copies.
 _PAIRWISE = frozenset({"alltoall", "sendrecv", "gather", "scatter", "hypercube"})
@@ -40,8 +40,8 @@ _SWITCHED = 3
 _SLOW_INSIDE = ("SHM", "NET")
 #: NCCL's name for NVLink between nodes: bytes that take this path do not cross the rails.
 _NOT_RAILS = re.compile(r"MNNVL", re.IGNORECASE)
-#: NCCL's name for connections to switches that reduce. "SHARP" is no evidence: a plugin that supports it calls its devices
-#: "mlx5_0:1/IB/SHARP" even if no switch reduces (NVIDIA/nccl issue 1357).
+#: NCCL's name for connections to switches that reduce. The word "SHARP" in the log does not prove that a switch reduces: a
+#: plugin that supports SHARP always calls its devices "mlx5_0:1/IB/SHARP" (NVIDIA/nccl issue 1357).
 _SWITCHES = re.compile(r"COLLNET/")
 
 
@@ -68,8 +68,8 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     # zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
-    # `apart` has both names of each rail: the name of its RDMA device and the name of its interface. If the rails sent too few
-    # bytes, these names are skipped in the search for the interface that NCCL used instead, such as the front end's.
+    # If the rails sent too few bytes, the check names the interface that NCCL used instead, such as the front end's. It skips
+    # the names in `apart`: the names of each rail's RDMA device and of its interface.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
@@ -148,7 +148,10 @@ def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
 
 
 def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
-    """Return the share of a message that each node must send; switches that reduce can also copy bytes to all nodes."""
+    """Return the share of a message that each node must send.
+
+    `in_network` says that switches reduce. Such switches can also copy bytes to all nodes.
+    """
     if in_network and name in {"all_reduce", "all_gather"}:
         return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
@@ -196,7 +199,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
         for name, value in by.items():
             totals[name] = totals.get(name, 0) + (_number(value) or 0)
     if not any(totals.values()) or max(totals.values()) < _ENOUGH * least:
-        return Check("transport", SKIPPED, ("no interface's counters, summed over all nodes, reach what one node had to send",))
+        return Check("transport", SKIPPED, ("summed over all nodes, no interface counted as much as one node had to send",))
     busiest = max(totals, key=lambda name: totals[name])
     return Check("transport", PASS, (f"no fabric is configured for this shape; {busiest} carried {_gb(totals[busiest])}",))
 
@@ -230,7 +233,7 @@ def inside_bytes(plan: Measure, shape: Shape) -> float:
 
     By the definition of busbw (nccl-tests' PERFORMANCE.md), n GPUs send for each message of S bytes: 2 (n-1) S in a ring
     all-reduce; (n-1) S in all-gather, reduce-scatter, all-to-all, hypercube, broadcast and reduce; (n-1)/n S in gather and
-    scatter; n S in sendrecv. If NCCL may let a switch copy, the minimum of all-gather and broadcast is S.
+    scatter; n S in sendrecv. If NCCL may let a switch copy bytes to all GPUs, they send only S in all-gather and broadcast.
     """
     name, ranks = plan.collective, shape.gpus
     if ranks == 1 or (name in _PAIRWISE and (shape.nvlink_generation or 0) < _SWITCHED):
@@ -247,7 +250,7 @@ def _what(plan: Measure) -> str:
 
 
 def _another_way(said: dict[str, Any]) -> str:
-    """Return why the rails' byte counts prove nothing: NVLink between nodes was used. Empty if no such NVLink was used."""
+    """Return a sentence if NCCL used NVLink between nodes, because then the rails' byte counts prove nothing; else empty."""
     words = [str(word) for kind in ("networks", "devices", "channels") for word in _mapping(said.get(kind))]
     found = next((word for word in words if _NOT_RAILS.search(word)), None)
     if found is None:

@@ -10,20 +10,20 @@ from benchmarks.plan.collectives import collective
 if TYPE_CHECKING:
     from catalogue import Shape
 
-#: Time of the smallest all-reduce, in us: first the time on one healthy node, then the time that each doubling of the number of
-#: nodes adds. One H200 server took 12 us over NVLink, and two A100 nodes took 35 us over RoCE. Each doubling makes the tree one
-#: level deeper, and every level is assumed to take the same time.
+#: The first number is the time in us of the smallest all-reduce on one healthy node; the second is what each doubling of the
+#: number of nodes adds to it. One H200 server took 12 us over NVLink, and two A100 nodes took 35 us over RoCE. Each doubling
+#: makes the tree one level deeper, and every level is assumed to take the same time.
 _LATENCY_US = (12.0, 23.0)
 
 #: A measured busbw may be up to this many times the ceiling of a link. If it is higher, the bytes took another path.
 ABOVE = 1.05
 #: The links that can limit busbw.
 RAILS, NVLINK, PCIE = "rails", "NVLink", "PCIe"
-#: Tests that NCCL can run as a ring, where all bytes pass through every GPU; tests whose root rank sends or receives
-#: everything; and tests where the GPUs of a node may combine their data first, so that fewer bytes leave the node than in a
-#: ring.
+#: Tests that NCCL can run as a ring, where all bytes pass through every GPU.
 _RINGS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
+#: Tests whose root rank sends or receives everything.
 _ROOTED = frozenset({"gather", "scatter"})
+#: Tests where the GPUs of a node may combine their data first, so that fewer bytes leave the node than in a ring.
 _HIERARCHICAL = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
 #: Tests whose GPUs send directly to each other. On one node, each GPU's own link carries all that the GPU sends or receives.
 _DIRECT = frozenset({"alltoall", "gather", "scatter", "sendrecv"})
@@ -85,20 +85,20 @@ def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 
 
 def collective_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the highest busbw in GB/s of `name` over all rails; None without rails, or if they do not limit `name`."""
+    """Return the highest busbw in GB/s of the test `name` over all rails; None if there are none or they are no limit."""
     ring = ring_gb_s(shape, nodes, scale)
     share = collective(name).wire_share
     return None if ring is None or share is None else ring * share(nodes * shape.gpus, shape.gpus)
 
 
 def rails_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the highest busbw in GB/s of `name` over the rails that NCCL uses for it; None if no such bound is known.
+    """Return the highest busbw in GB/s of the test `name` over the rails that NCCL uses for it; None if no such bound is known.
 
     In gather, scatter and sendrecv, only the rails of one GPU carry a node's bytes, because NCCL's point-to-point transfers use
     the devices near the GPU. All other tests use every rail.
     """
     ring = ring_gb_s(shape, nodes, scale)
-    if ring is None or shape.rdma is None or name == "hypercube":  # no source gives the bytes between nodes
+    if ring is None or shape.rdma is None or name == "hypercube":  # no source gives a hypercube's bytes between nodes
         return None
     one_gpu = ring / min(shape.gpus, shape.rdma.ports) if shape.gpus else ring
     if name == "sendrecv":
@@ -108,7 +108,7 @@ def rails_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
 
 
 def inside_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> tuple[float | None, str]:
-    """Return the highest busbw in GB/s of `name` over one GPU's own link, and that link: NVLink or PCIe.
+    """Return the highest busbw in GB/s of the test `name` over one GPU's own link, and the name of the link: NVLink or PCIe.
 
     The busbw is None if no such bound is known. In a ring, every byte passes through every GPU. Without NVLink, all bytes cross
     PCIe, including those for the rails.

@@ -1,4 +1,4 @@
-"""Finds out whether the stack's key can sign, before anything is rented and measured for a certificate."""
+"""Finds out whether the stack's key can sign certificates. This check comes before anything is rented or measured."""
 
 from __future__ import annotations
 

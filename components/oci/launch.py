@@ -49,7 +49,7 @@ def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
 def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:
     """Return the instance configuration of the nodes of `pool`."""
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
-        # With several possible availability domains, each cluster network names its own availability domain.
+        # With fallback domains, the instance configuration names no availability domain: each cluster network names its own.
         availability_domain=None if pool.fallback_domains else place.availability_domain,
         compartment_id=wanted.compartment,
         freeform_tags=wanted.all_tags,
@@ -109,7 +109,7 @@ def plugins(pool: Pool) -> dict[str, str]:
     """
     rdma = "ENABLED" if pool.cluster_network and pool.family.rdma == "agent" else "DISABLED"
     return {
-        "OS Management Service Agent": "DISABLED",  # this plugin holds the package manager's lock during first boot
+        "OS Management Service Agent": "DISABLED",  # it would hold the lock that first boot needs to install packages
         "Compute HPC RDMA Authentication": rdma,
         "Compute HPC RDMA Auto-Configuration": rdma,
         "Compute RDMA GPU Monitoring": rdma,

@@ -69,7 +69,7 @@ class LoginNode(pulumi.ComponentResource):
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=place.login_image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
-                # No host name: a replacement exists beside the old machine for a moment, and a name can be used only once.
+                # The machine gets no host name: its replacement is created before it ends, and a name must be unique.
                 subnet_id=subnet_id,
                 assign_public_ip="true",
             ),
@@ -79,9 +79,9 @@ class LoginNode(pulumi.ComponentResource):
                 "ssh_authorized_keys": controller_key.apply(lambda key: f"{own}\n{key}") if controller_key else own,
                 "user_data": user_data(wanted, place, mounts, controller=not number),
             },
-            # A changed image replaces the instance: otherwise the provider would change the image in place, and the program
-            # would not learn the new host key. Without a configured image, changes are ignored: the newest image changes from
-            # day to day, but the login node must stay.
+            # If `login.image` is set, a change of it replaces the instance: the provider would otherwise change the image in
+            # place, and the program would not learn the new host key. If it is not set, the newest image is used at creation.
+            # Later changes of the newest image are ignored, so that the login node stays.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 replace_on_changes=["sourceDetails.sourceId"],
@@ -133,9 +133,9 @@ def user_data(
 ) -> pulumi.Input[str]:
     """Return a login node's user data, in base64.
 
-    Slurm's controller and each additional login node also mount the home folders and accept connections from the nodes. The
-    controller accepts connections from other login nodes even before such nodes exist, because changed user data would
-    replace the controller.
+    With Slurm, all login nodes, the controller included, mount the home folders and accept connections from the nodes. The
+    controller accepts connections from other login nodes even before these exist, because changed user data would replace the
+    controller.
     """
     trusted = (wanted.network.private, wanted.network.public)
     if wanted.slurm is None or mounts is None:

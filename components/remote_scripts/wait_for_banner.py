@@ -40,7 +40,7 @@ def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
 
 
 def _version(host: str, deadline: float) -> str:
-    """Return the first line that the host's SSH server sends, or why there is none; no try takes longer than ten seconds."""
+    """Return the first line that the host's SSH server sends, or why it sent none, after at most ten seconds."""
     try:
         with socket.create_connection((host, 22), timeout=_left(deadline)) as connection:
             said, end = b"", min(deadline, time.monotonic() + _ANSWER_S)
@@ -56,10 +56,10 @@ def _version(host: str, deadline: float) -> str:
 
 
 def _left(end: float) -> float:
-    """Return how long a step may still take.
+    """Return how long a step may still take before `end`.
 
     Raises:
-        TimeoutError: the time `end` has passed.
+        TimeoutError: it is later than `end`.
     """
     left = min(_ANSWER_S, end - time.monotonic())
     if left <= 0:

@@ -160,9 +160,9 @@ class Facts:
         images: by id; None if there is no such image.
         placement_groups: strategy of a placement group, by the group's name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run, by the quota's name; None if the service does not report the quota.
-        quota_used: vCPUs of the quota that are certainly in use, by the quota's name.
-        running: how many machines of an entry run, added up over all clusters that have the name in `aws.name`, by the entry's
-            key.
+        quota_used: lower bound of the quota's vCPUs that are in use, by the quota's name.
+        running: how many machines of an entry run, by the entry's key. Machines of all clusters with the name in `aws.name`
+            count.
         subnets, security_groups: subnets and groups that the stack file names, by id; None if there is no such subnet or group.
         vpcs: VPCs of the subnets in `subnets`, by id.
         elastic_ips: numbers of Elastic IP addresses, by region name; None if the service does not report the quota.

@@ -20,15 +20,15 @@ def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, Facts(region=region), wanted.suppress)
 
 
-#: For AWS, no rule judges the whole stack.
+#: Rules that need other groups of the stack file besides `aws`: there are none.
 STACK_RULES: dict[str, Rule[Any, None]] = {}
 #: Which of the 43 checks of aws-parallelcluster do not apply here: number -> reason. The numbers are this project's own.
 HELD_ELSEWHERE: dict[int, str] = {
     3: "machines of one entry have one instance type; there is no list of alternatives",
-    6: "all machines are in the one zone that is set",
+    6: "all machines are in one zone, which is set or chosen once",
     7: "every image family has EFA on every architecture of the catalogue, which a test checks",
     8: "no key of a stack file gives nodes public addresses",
-    10: "all machines are in the one zone that is set",
+    10: "all machines are in one zone, which is set or chosen once",
     19: "there is no list of alternatives; machines of a reservation are launched by RunInstances, never by CreateFleet",
     23: "an allocation strategy belongs to a fleet, but machines are launched one by one",
     28: "all nodes have the same security groups",

@@ -31,7 +31,7 @@ class KnownHosts:
                     return f"{kind} {key}"
         has = f"holds only an {mine[0][0]} key of {address}" if mine else f"holds no host key of {address}"
         raise ValueError(
-            f"is {self.path}, which {has}, and nothing is trusted on first use; type "
+            f"is {self.path}, which {has}; nothing is trusted on first use, so type "
             f"'ssh-keyscan -t ed25519 {address} >> {self.path}' on a network that you trust, and compare the key with the "
             "host's own"
         )

@@ -428,11 +428,10 @@ class Oci(Model):
     allow_replace: AllowReplace = Field(
         default=0,
         description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
-        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. The "
-        "same number is also a separate limit for the nodes that Slurm started. If the login node is replaced, this limit "
-        "applies to all of them; otherwise it applies only to nodes that the update removes while jobs run on them. Remove "
-        "this key after the update. With `preflight: false`, only nodes that Slurm started are counted, and a preview does "
-        "not count them.",
+        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed. Nodes "
+        "that Slurm started are counted separately, and their count may not exceed the same number. If the login node is "
+        "replaced, all of them count; otherwise only those that the update removes while jobs run on them. Remove this key "
+        "after the update. With `preflight: false`, an update counts only nodes that Slurm started, and a preview counts none.",
         examples=[2],
     )
     preflight: bool = Field(

@@ -77,8 +77,8 @@ class Kind(kinds.Kind):
 
     Attributes:
         prefix: prefix of the ids of the type's resources.
-        space: namespace for ids that are names, because resources of two types, such as a role and a bucket, may have the
-            same name.
+        space: a prefix that makes ids unique if the ids are names: resources of two types, such as a role and a bucket, may
+            have the same name.
         arn: the part of a resource's ARN after the account, with the placeholder `{id}`; empty if the type has no ARN.
         arn_service: the service that the ARN names.
         seconds: how long the creation of a resource takes in the real cloud.
@@ -96,7 +96,7 @@ class Kind(kinds.Kind):
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
-        # The cast is right: kinds.Kind.problems yields only what `missing` returns, and `missing` below returns AWS's Problem.
+        # The inherited `problems` yields only results of `missing`, which returns AWS's Problem in this class.
         yield from cast("Iterator[Problem]", super().problems(asked))
         zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
         if zone is not None and zone not in zones(region):

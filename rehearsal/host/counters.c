@@ -1,9 +1,10 @@
 /* Keeps the counter files of a rehearsed host's RDMA ports up to date: copies the kernel's counts of an interface to the files
  * of the interface's port, at most 50 ms late and only if a count has changed. This program counts nothing itself and
  * exits only on an error. argv: for each port, three words: the interface's index (an interface may be renamed, but the index
- * stays), the folder of the port's counters, and the kind of the counters. Kinds: `mlx5` (data in words of four bytes, as
- * InfiniBand counts data), `irdma` (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the
- * payload that NCCL's plugin moves through the device; `RDMA` counts it as remote writes, `SENDRECV` as messages). */
+ * stays), the folder of the port's counters, and the kind of the counters. `mlx5` counts data in words of four bytes, as
+ * InfiniBand does. `irdma` counts IPv4 octets and packets. `RDMA` and `SENDRECV` are two kinds of EFA devices. Both count bytes
+ * with headers and, separately, the payload that NCCL's plugin moves through the device: `RDMA` in the counters of remote
+ * writes, `SENDRECV` in the counters of messages. */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>

@@ -163,7 +163,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
     if any(one["kind"] == "lustre_not_for_this_kernel" for one in world.faults()):
         made["etc/rehearsal/no-lustre"] = ("yes\n", 0o644)
     if faults.boot_fails:
-        # Vendor data is the platform's part of first boot; this script fails in cloud-init's final stage.
+        # Vendor data is the platform's part of first boot. This fault is a script there that fails in cloud-init's final stage.
         script = "#!/bin/sh\necho 'rehearsed fault boot_fails: the platform script of this image fails' >&2\nexit 1\n"
         made["var/lib/cloud/seed/nocloud/vendor-data"] = (script, 0o600)
     for command in faults.failing:

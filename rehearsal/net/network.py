@@ -161,9 +161,9 @@ def _name_service(world: World, plan: VcnPlan, router: str) -> None:
 
 
 def _quietly(argv: list[str]) -> list[str]:
-    """Return the command with its output detached from this process's output.
+    """Return a command that runs `argv` without this process's output.
 
-    Otherwise, a program that reads this process's output would wait until the command exits.
+    If `argv` kept this output open, a program that reads the output would wait until `argv` exits.
     """
     return ["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
 

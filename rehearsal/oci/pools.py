@@ -170,7 +170,7 @@ class ClusterNetwork(Kind):
     def detach(self, cloud: ResourceCloud, pool: str, instance: str, *, smaller: bool) -> None:
         """Detach and terminate one instance of a pool.
 
-        With `smaller`, the pool shrinks; otherwise, the pool launches a new instance.
+        If `smaller` is true, the pool shrinks; otherwise the pool launches a new instance.
         In the API's DetachInstancePoolInstanceDetails, isAutoTerminate is true, and isDecrementSize has the value of `smaller`.
 
         Raises:

@@ -70,9 +70,8 @@ def main() -> None:
     asked = json.load(sys.stdin)
     package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
     for token, module in asked["modules"].items():
-        # Reach each class through attributes; never import the file that defines the class. An SDK's modules load on first
-        # access. If the first access to a module is the import of the file that defines a resource, the module permanently
-        # lacks that resource.
+        # The class is reached through attributes and not by an import of its file. An SDK's modules load on first access. If a
+        # file of a module is imported before the module is accessed, the module never gets the resource that the file defines.
         room, word = package, token.rpartition(":")[2]
         for name in module.split(".")[:-1]:
             room = getattr(room, name)

@@ -1,4 +1,4 @@
-"""Makes the systemd unit that keeps a machine's cloud credentials from its users.
+"""Makes the systemd unit that prevents a machine's users from reading the machine's cloud credentials.
 
 On the controller and on login nodes, people log in. The metadata service of a cloud gives the machine's credentials to any
 program on the machine. On the controller these credentials may start and terminate machines.
@@ -20,8 +20,8 @@ _IP = "/usr/sbin/ip"
 def units() -> Dict[str, str]:
     """Return the unit by its name.
 
-    A routing rule (ip-rule(8)) refuses connections of every user id that a person can have; root and the system's own users
-    still reach the service. No firewall is needed, and no reload of a firewall removes the rule.
+    A routing rule (ip-rule(8)) refuses connections from the processes of people, by their user ids; root and the system's own
+    users still reach the service. The rule needs no firewall, so no reload of a firewall removes it.
     """
     match = f"uidrange {LEAST}-{MOST} to {_ADDRESS} ipproto tcp dport {_PORT}"
     lines = [

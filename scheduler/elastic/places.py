@@ -17,7 +17,7 @@ NAME = "topology.conf"
 #: Shortest time between two questions to the cloud about one machine. A run that learns a new place rewrites topology.conf at
 #: once; other runs rewrite it at most once in this time. No run rewrites it while a node is starting.
 _PERIOD_S = 60
-#: For this long after a launch, the cloud is asked again for a place that it has not reported. A cloud may know the place only
+#: How long after a launch the cloud is still asked for a place that it has not reported yet. A cloud may know the place only
 #: some time after the launch (EC2: not while the machine is pending).
 _PATIENCE_S = 600
 
@@ -47,13 +47,13 @@ def follow(work: Work) -> None:
         return
     if not _learn(work) and now - state.placed_at < _PERIOD_S:
         return
-    if not state.topology:  # slurmctld started with the file that the update wrote
+    if not state.topology:  # this is the first run: slurmctld still has the file that the update wrote, so compare with it
         state.topology = _digest(Path(work.topology).read_bytes())
         state.save()  # if this run is killed after it writes the file, the next run must still notify Slurm
     wanted = conf(work.settings.sets, state).encode()
     digest = _digest(wanted)
-    # From version 23.11 on, slurmctld restarts when it is told to read its files again. It is told so only while no node
-    # starts, because nodes that start must register with slurmctld.
+    # From version 23.11 on, slurmctld restarts when it must read its files again. Nodes that start must register with
+    # slurmctld, so the file is changed only while no node starts.
     if digest == state.topology or any(its.starts for its in work.slurm.states().values()):
         return
     node_setup.put(work.topology, wanted, 0o644, "root")

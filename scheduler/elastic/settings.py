@@ -13,8 +13,8 @@ class LaunchSet(NamedTuple):
     """A set's dynamic nodes.
 
     Attributes:
-        start_timeout_s: time limit until the cloud accepts a launch. Then the same limit applies until the launch's machines
-            are reached and join.
+        start_timeout_s: two time limits of the same length: the cloud must accept a launch within the first one, and the
+            launch's machines must be reached and join within the second one.
         spec: launch settings of a machine, for the cloud's module.
         entry_script: program on the machines that tests them in pairs before they join; empty for no test.
         entry_timeout_s: time limit of that test.
@@ -41,7 +41,7 @@ class LaunchSet(NamedTuple):
         return self.nodes[: self.always_on]
 
     def has(self, node: str) -> bool:
-        """Whether the set has a node of that name; this makes no list of names, because every run checks every node."""
+        """Whether the set has a node of that name; it is found without a list of all names, because runs call this often."""
         first, _, number = node.rpartition("-")
         own = self.dynamic and first == dynamic_names(self.queue, self.name, 1)[0].rpartition("-")[0]
         return bool(own) and number.isdigit() and str(int(number)) == number and 1 <= int(number) <= self.dynamic
@@ -52,7 +52,7 @@ class Settings(NamedTuple):
 
     Attributes:
         sets: by key, QUEUE/NAME.
-        cloud: name of the cloud, which selects the cloud's module; tags; and other values that the module reads.
+        cloud: what the cloud's module reads, such as tags; the value `name` selects that module.
         join: how new machines are reached: host keys, user, the controller's key.
         static: each static node -> id of its machine, and its address.
         jobs: where the copy of Slurm's jobs is, as in `handover.Place`; None on a controller that an older busbar set up.

@@ -29,7 +29,7 @@ class NodeState(NamedTuple):
     def is_off(self) -> bool:
         """Whether the node has no machine and is not starting.
 
-        After two requests to start a node, Slurm 22.05 also shows POWERED_DOWN while the node starts.
+        POWERED_DOWN is not enough: if a node's start was requested twice, Slurm 22.05 shows POWERED_DOWN even while it starts.
         """
         return "POWERED_DOWN" in self.flags and not self.starts
 

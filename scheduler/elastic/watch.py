@@ -23,7 +23,7 @@ _OFF = _ENDING | {"POWERED_DOWN"}
 
 
 def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
-    """Assign machines without a node to the nodes of a launch that have no machine."""
+    """Give machines that have no node yet to the nodes of a launch that have no machine yet."""
     owned = {its for one in work.state.batches.values() for its in one.machines.values()}
     free = [node for node in batch.nodes if node not in batch.machines]
     for node, machine in zip(free, sorted(set(ids) - owned - set(work.state.ending))):
@@ -56,7 +56,8 @@ def look(work: Work) -> None:
     owned = {its for batch in state.batches.values() for its in batch.machines.values()}
     costly = {machine.id: machine for machine in found.machines if machine.costs}
     for machine in costly.values():
-        # A run may just have been killed during the call that started this machine: then the launch is still to be repeated.
+        # The previous run may have been killed during the call that started this machine. Then the launch is repeated and
+        # returns the machine, so the machine is kept.
         planned = machine.token in state.batches and state.batches[machine.token].launched_at is None
         if machine.id not in owned and machine.id not in state.ending and not planned:
             work.say(f"{machine.id} belongs to no node and is terminated")
@@ -85,7 +86,7 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
     if isinstance(error, CapacityError):
         zones = _zones(work, batch)
         batch.refused[zone(work, batch)] = str(error)
-        # Slurm has the addresses of nodes that have joined, so other machines cannot take their names at once.
+        # Nodes that have joined cannot get other machines at once, because Slurm already has the addresses of their machines.
         if not batch.joined and set(zones) - set(batch.refused):
             _renew(work, batch)
             work.say(f"{batch.node_set}: {zone(work, batch)} is tried next: {error}")
@@ -184,7 +185,7 @@ def agree(work: Work) -> None:
 
 
 def _orphaned(work: Work, states: Dict[str, NodeState]) -> None:
-    """Fail nodes that Slurm believes to run, or has been starting for two minutes, but that are in no launch.
+    """Fail nodes that are in no launch, although Slurm shows them as running, or as starting for more than two minutes.
 
     This happens, for example, if an earlier controller started their machines.
     """
@@ -216,7 +217,7 @@ def _comment(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
-    """Start always-on nodes that do not run: at first, after their machine has ended, or after a failure has expired."""
+    """Start the always-on nodes that are off: on a new cluster, after a machine has ended, or after a failure has expired."""
     if work.closed:
         return
     wanted = [
@@ -232,7 +233,7 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
-    """Let Slurm reuse the names of nodes whose failure has expired; a node that has another reason by now is left as it is.
+    """Let Slurm use nodes again whose failure has expired, except a node whose reason in Slurm is no longer that failure.
 
     Even a POWERED_DOWN node gets state=POWER_DOWN and not state=RESUME: after RESUME, the node would be NOT_RESPONDING, and
     after a restart of slurmctld 22.05 no job ever gets such a node (tested).

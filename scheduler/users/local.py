@@ -1,6 +1,6 @@
 """Reads local users and groups from this machine's files.
 
-NSS is not asked, because NSS would cache the answer that a new name does not exist.
+NSS is not asked: if it is asked for a name before the user is added, it caches that no such user exists.
 """
 
 from typing import Dict, List

@@ -99,7 +99,7 @@ def test_a_suppressed_rule_neither_stops_the_preview_nor_shows_a_warning(monkeyp
 def test_the_preview_of_the_aws_stack_shows_the_expected_busbw(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
-    # The limit is 0.78 of a GPU's NVLink rate, because that is less than 0.95 of the rails' rate.
+    # NVLink is the limit: 0.78 of a GPU's NVLink rate (450 GB/s) is less than 0.95 of the rails' rate (400 GB/s).
     assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)
     assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
     (told,) = [
@@ -182,7 +182,7 @@ def test_the_log_of_older_ofi_plugins_is_understood():
     assert judge(measured(**older), asked()).verdict == "pass"
 
 
-def test_after_a_verdict_of_short_the_search_goes_gpu_by_gpu_with_the_devices_near_each_gpu(monkeypatch):
+def test_after_the_verdict_short_the_search_tests_one_gpu_after_another_with_the_devices_near_it(monkeypatch):
     line = json.loads(measured())
     for step in line["steps"]:
         if step["name"] == "all_reduce":

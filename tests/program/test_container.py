@@ -125,7 +125,7 @@ def test_versions_that_a_tag_does_not_state_are_not_judged():
     assert Stack.of("x", STACK.container) == STACK.__class__(STACK.efa, STACK.plugin, STACK.nccl, "x")
 
 
-def test_the_build_gets_the_image_for_which_the_nodes_install_enroot(monkeypatch):
+def test_the_build_gets_the_container_image_and_first_boot_of_the_nodes_installs_enroot(monkeypatch):
     seen = run(monkeypatch, aws={"container": {"image": STACK.container}})
     request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert request["container"] == {

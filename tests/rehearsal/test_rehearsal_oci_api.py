@@ -220,7 +220,9 @@ def test_each_right_is_needed_for_the_calls_in_the_vendors_table(cloud: Cloud, m
         (" where target.compartment.name != 'clusters'", False),
     ],
 )
-def test_a_policys_condition_is_evaluated_and_is_false_for_an_unknown_variable(cloud: Cloud, where: str, may: bool) -> None:
+def test_a_policy_with_a_condition_allows_only_matching_calls_and_none_if_a_variable_is_unknown(
+    cloud: Cloud, where: str, may: bool
+) -> None:
     account = Account(cloud, ())
     account.allow("narrow", "inspect cluster-networks", where=where)
     assert (account.get("/clusterNetworks").status == 200) is may
@@ -453,7 +455,7 @@ def test_an_optional_property_that_is_null_counts_as_missing(account: Account) -
 
 
 @pytest.mark.parametrize("change", [{"size": -1}, {"size": "2"}, {"size": True}, {"instanceConfigurationId": 7}])
-def test_a_pools_change_of_the_wrong_type_or_to_a_negative_size_is_refused_and_has_no_effect(
+def test_a_change_of_a_pool_to_a_value_of_the_wrong_type_or_a_negative_size_is_refused_and_has_no_effect(
     account: Account, change: dict[str, Any]
 ) -> None:
     shown = account.launched(1)

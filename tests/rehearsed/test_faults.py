@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
 #: A plan that measures for about 15 s at scale 4000, so that a test can interrupt the measurement in the middle.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
-#: ROW: text that is only in a row of LONG_PLAN's output; in the header, the same size has only one space on each side.
+#: ROW: a size with two spaces on each side, as in a row of LONG_PLAN's output. The header has one space beside this size.
 #: DECIDING: the file that the deciding run writes; the gate applies to the deciding run.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: The rail that gets the faults: its index, and its device.
@@ -83,7 +83,7 @@ def test_a_slow_rail_on_one_of_three_hosts_is_named_with_its_evidence_and_the_ne
 
 
 def test_the_other_machines_pass_after_the_documented_command_leaves_out_the_slow_machine(three):
-    """The machine is no longer used, and its rail stays slow. The stack replaces no machine that belongs to the user."""
+    """The stack refuses to replace the machine, because it belongs to the user. The command removes it from the stack file."""
     stage, settings = three
     (name,) = stage.outputs()["measured"]["search"]["culprits"][0]["nodes"]
     refused = stage.replace(name)
@@ -215,7 +215,7 @@ def test_a_refusal_by_the_head_node_is_an_output_and_the_next_update_tries_again
 
 
 def kill(stage: Stage, how: str) -> None:
-    """Send the signal `how` to one rank on gpu-2."""
+    """Send a signal to one rank on gpu-2; `how` is the name of the signal."""
     sent = console(stage, "gpu-2", f"kill -{how} $(pgrep -o -x all_reduce_perf)")
     assert sent.returncode == 0, sent
 

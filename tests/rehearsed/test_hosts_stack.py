@@ -51,7 +51,7 @@ def test_a_preview_before_first_contact_says_that_the_update_will_detect_the_sha
 def test_an_unpinned_host_key_is_refused_at_preview(stage):
     found = stage.preview(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "gpu-c": "10.20.1.13"}})
     assert found.status != 0
-    assert "holds no host key of 10.20.1.13, and nothing is trusted on first use; type 'ssh-keyscan" in found.text
+    assert "holds no host key of 10.20.1.13; nothing is trusted on first use, so type 'ssh-keyscan" in found.text
 
 
 @pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])

@@ -138,7 +138,8 @@ OF_THE_JSON = [
     ("args.0", "./build/all_gather_perf"),
     ("rehearsal", {"scale": 4000}),
 ]
-#: Changes of both text and JSON that contradict the rest of the run or the plan; the columns are those of both lists above.
+#: Changes of text and JSON together, which then contradict the rest of the run or the plan: a part of the text and its
+#: replacement, the path of a field in the JSON result and its new value.
 OF_BOTH = [
     ("24870.8  345.38  345.38       0", "49741.7  345.38  345.38       0", "results.-1.out_of_place.time", 49741.6663),
     ("24870.8  345.38  345.38       0", "0.00     345.38  345.38       0", "results.-1.out_of_place.time", 0.0),
@@ -222,7 +223,7 @@ def test_values_checked_only_out_of_place_are_a_problem_if_the_program_checks_in
     assert problems(renamed, changed("args.0", "./build/alltoall_perf", document)) == []
 
 
-def test_every_cycle_of_a_run_is_compared_and_not_only_the_median_cycle():
+def test_text_and_json_of_every_cycle_of_a_run_are_compared_and_not_only_of_the_median_cycle():
     rows = [line for line in TEXT.splitlines() if line.strip()[:1].isdigit()]
     twice = TEXT.replace(rows[-1], "\n".join([rows[-1], *rows]))
     document = JSON | {"results": [*JSON["results"], *JSON["results"]]}

@@ -36,7 +36,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_facts_of_all_machines_are_the_reviewed_facts(name, reviewed):
-    """A digit that is changed by accident is noticed; the catalogue states the source of each fact."""
+    """A fact that is changed by accident differs from the reviewed file."""
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
@@ -96,7 +96,7 @@ def test_a_lustre_client_is_available_on_every_image_except_oracle_linux_7():
 
 
 @pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)
-def test_each_image_family_has_a_known_firewall_and_rail_addressing_and_a_repository_for_any_nccl_packages(family):
+def test_each_image_family_has_a_known_firewall_and_rail_addressing_and_a_repository_if_it_has_nccl_packages(family):
     assert family.rdma in {"ifcfg", "agent"}
     assert family.firewall in {"firewalld", "iptables"}
     assert bool(family.nccl_packages) == bool(family.nccl_repository)

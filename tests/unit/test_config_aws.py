@@ -938,7 +938,7 @@ def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(
         ("ubuntu2404", [79, 81], "HTTP and HTTPS"),
     ],
 )
-def test_security_groups_need_to_allow_outgoing_traffic_only_on_the_ports_of_package_downloads(family, ports, blocked):
+def test_a_security_group_may_block_outgoing_traffic_except_on_the_ports_of_package_downloads(family, ports, blocked):
     """Images of Ubuntu need HTTP for their package archive, and HTTPS; images of Amazon Linux need only HTTPS."""
     kept = tuple(rule for rule in GROUPS[NODES].rules if rule.peer != "0.0.0.0/0")
     group = own_group(*kept, *(GroupRule(True, "tcp", (port, port), "0.0.0.0/0") for port in ports))
@@ -1154,7 +1154,7 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
         ),
     ],
 )
-def test_addresses_that_take_exactly_the_room_that_is_left_are_accepted_and_one_more_is_refused(name, fits, exceeds):
+def test_a_stack_that_needs_exactly_the_free_addresses_is_accepted_and_one_that_needs_one_more_is_refused(name, fits, exceeds):
     counts = [len(list(RULES[name].findings(built(changes), replace(FACTS, **facts)))) for changes, facts in (fits, exceeds)]
     assert counts == [0, 1]
 
@@ -1172,7 +1172,7 @@ def test_a_group_without_any_reservation_breaks_only_the_rule_about_pools_of_res
 
 
 @pytest.mark.parametrize(("newer", "refused"), [(2, []), (3, ["aws.queues[0].machines[1].purchase.reservation"])])
-def test_the_room_in_a_group_with_reservations_of_two_types_is_counted_for_each_type(newer, refused):
+def test_in_a_group_with_reservations_of_two_types_the_reserved_machines_are_counted_for_each_type(newer, refused):
     same = {"placement": "none", "purchase": {"option": "odcr-group", "reservation": GROUP}}
     entries = [{"name": kind.partition(".")[0], "type": kind, **same} for kind in ("p5.48xlarge", "p5en.48xlarge")]
     wanted = built({"queues": [{"name": "gpu", "machines": [entries[0] | {"static": 8}, entries[1] | {"static": newer}]}]})
@@ -1211,7 +1211,7 @@ def test_software_that_is_too_old_for_the_instance_type_or_has_a_known_fault_is_
     assert part in stack.refusal(kind)
 
 
-def test_every_image_has_amazons_mpi_and_has_a_release_only_if_its_package_manager_is_apt():
+def test_every_image_has_amazons_mpi_and_only_images_with_apt_name_their_distributions_release():
     for image in MACHINE_IMAGES.values():
         assert image.homes.mpi[0] == "/opt/amazon/openmpi"
         assert image.packages in {"apt", "dnf"}
@@ -1234,5 +1234,5 @@ def test_the_keys_mount_and_share_login_user_may_be_set_for_an_existing_file_sys
     assert not [one for one in said if "shareLoginUser" in one or "mount is set" in one], said
 
 
-def test_a_tag_whose_key_only_begins_with_name_is_accepted():
+def test_a_tag_whose_key_begins_with_name_but_is_longer_is_accepted():
     assert model._tags({"NameOfTeam": "research"}) == {"NameOfTeam": "research"}  # noqa: SLF001

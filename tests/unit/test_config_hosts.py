@@ -126,7 +126,7 @@ def test_machines_that_are_named_both_in_nodes_and_in_an_inventory_are_refused(g
 
 def test_the_refusal_of_a_host_whose_key_is_not_pinned_names_the_command_that_reads_the_key(given):
     (said,) = refused(given | {"nodes": {"c": "10.0.0.3"}})
-    assert "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519" in said
+    assert "holds no host key of 10.0.0.3; nothing is trusted on first use, so type 'ssh-keyscan -t ed25519" in said
 
 
 def test_without_a_known_hosts_file_a_node_is_refused_for_its_missing_host_key(given):

@@ -1,4 +1,4 @@
-"""The training job of examples/kubernetes: its manifests agree, and read_log.py parses its log and the log of IIJ's article."""
+"""The training job of examples/kubernetes: its manifests fit its script; read_log.py reads its log and IIJ's log."""
 
 from __future__ import annotations
 

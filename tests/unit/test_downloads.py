@@ -21,7 +21,7 @@ RIGHT, OTHER = hashlib.sha256(CONTENT).hexdigest(), "0" * 64
 
 
 def run(folder, shell, served, fails=0):
-    """Run a part of a step in dash, with a curl that fails `fails` times and then downloads the bytes `served`."""
+    """Run a part of a step in dash; its curl fails as often as `fails` says and then downloads the bytes `served`."""
     (folder / "served").write_bytes(served)
     world = f"""set -eu
 sleep() {{ echo "pause $1"; }}
@@ -77,7 +77,7 @@ def test_a_file_without_a_given_checksum_is_used_and_its_checksum_is_printed(tmp
 
 
 @pytest.mark.parametrize(("fails", "status"), [(4, 0), (5, 1)])
-def test_a_download_is_tried_five_times_and_a_part_of_a_file_is_no_download(tmp_path, fails, status):
+def test_a_download_is_tried_five_times_and_a_partly_transferred_file_is_not_used(tmp_path, fails, status):
     for sums in ((RIGHT,), ()):
         (tmp_path / "tries").unlink(missing_ok=True)
         done = run(tmp_path, downloads.checked(PLACE, "archive", sums), CONTENT, fails)

@@ -1,4 +1,7 @@
-"""Machines that Slurm starts and stops: requests to the cloud, reports to Slurm, and faults, which leave no billed machine."""
+"""Machines that Slurm starts and stops: requests to the cloud, reports to Slurm, and faults.
+
+No fault may leave a billed machine.
+"""
 
 from __future__ import annotations
 
@@ -357,7 +360,7 @@ def test_a_static_node_that_is_not_reached_shows_the_reason_until_the_node_is_re
         (("IDLE", "DRAIN"), "cable"),
     ],
 )
-def test_a_static_node_that_is_drained_or_down_for_another_reason_than_not_responding_is_not_changed(head, flags, reason):
+def test_a_static_node_that_is_drained_or_has_rebooted_unexpectedly_is_not_changed(head, flags, reason):
     head.slurm.nodes[STATIC] = NodeState(frozenset(flags), reason)
     head.run(2)
     assert not head.joined
@@ -723,7 +726,7 @@ def test_a_job_for_which_no_zone_has_capacity_fails_with_the_answer_of_every_zon
     assert not head.cloud.running
 
 
-def test_if_a_zone_is_full_and_the_next_one_is_never_called_the_reason_is_the_full_zones_answer(head):
+def test_if_a_zone_is_full_and_no_launch_reaches_the_next_zone_the_reason_is_the_answer_of_the_full_zone(head):
     head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1"}
     head.slurm.start(("7", head.nodes(2)))
     head.run()

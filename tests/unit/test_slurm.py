@@ -186,7 +186,7 @@ def test_a_controller_that_does_not_answer_is_reported(monkeypatch, tmp_path):
 
 
 def waited(monkeypatch, *said: str, timeout_s: float = 60) -> list[str]:
-    """Return the output of a set-up during which Slurm answers with the texts `said` in order, and repeats the last text."""
+    """Return the output of a set-up. Slurm answers each query with the next text of `said`, and in the end repeats the last."""
     texts, heard = [*said], []
 
     def states() -> dict[str, slurm_states.State]:

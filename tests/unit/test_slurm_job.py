@@ -54,7 +54,7 @@ esac""",
     return folder
 
 
-def test_every_placeholder_of_the_document_is_filled_with_the_names_and_addresses_of_the_nodes(job):
+def test_every_placeholder_of_a_test_jobs_plan_is_filled_with_the_names_and_addresses_of_the_nodes(job):
     known = {placeholders.name(n): node.name for n, node in enumerate(NODES)}
     known |= {placeholders.address(n): node.address for n, node in enumerate(NODES)}
     found = slurm_job.measurement(job, BUILT, known)
@@ -102,7 +102,7 @@ def test_ranks_start_through_the_jobs_own_program_and_not_through_ssh_or_srun(jo
     assert words[words.index("plm_rsh_agent") + 1] == "/home/opc/.busbar/jobs/7/shell"
     assert "salloc" not in words
     assert "plm_rsh_args" not in words
-    # Slurm kills everything that a step left behind, including a daemon that detaches itself.
+    # Open MPI's daemons must not detach from their step: Slurm would kill a detached daemon as a leftover of the step.
     assert words[words.index("orte_leave_session_attached") + 1] == "1"
 
 

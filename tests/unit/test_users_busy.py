@@ -23,7 +23,7 @@ def program(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_jobs_of_a_uid_are_listed_once_each(programs):
+def test_each_job_of_a_uid_is_listed_once(programs):
     program(
         programs,
         "squeue",
@@ -37,7 +37,7 @@ def test_where_slurm_is_not_installed_there_are_no_jobs(programs):
     assert not list(programs.iterdir())
 
 
-def test_a_user_whose_jobs_cannot_be_read_from_slurm_is_not_taken_for_idle(programs, monkeypatch):
+def test_an_error_or_silence_of_slurm_is_reported_and_does_not_mean_that_the_user_has_no_jobs(programs, monkeypatch):
     program(programs, "squeue", 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1')
     with pytest.raises(
         RefusalError, match="which jobs the user has: slurm_load_jobs error: Unable to contact slurm controller"

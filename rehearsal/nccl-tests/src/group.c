@@ -26,6 +26,7 @@ const char *group_host_name(const struct group *group, int host)
 
 void group_local_barrier(struct group *group, double deadline, int timeout_s)
 {
-    // The group's first rank on this host is in no other group, so the rank's number identifies a barrier of this group only.
+    // The barrier gets the local number of the group's first rank on this host. No other group has this rank, so no other group
+    // uses this barrier.
     job_local_barrier(group->job, group->job_local[0], group->at.local_size, deadline, timeout_s);
 }

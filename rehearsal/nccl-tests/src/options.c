@@ -26,7 +26,8 @@ static const struct option LONG[] = {
 };
 static const char SHORT[] = "t:g:b:e:i:f:n:m:w:N:p:c:o:d:r:z:y:T:G:C:S:J:a:R:x:D:V:M:u:I:K:h";
 
-// What each option means here. An option that is missing from this list needs a GPU (except -h, which needs no explanation).
+// What each option means here. The options that are missing from this list need a GPU; only -h is missing because it needs no
+// explanation.
 static const char *const HELP[][2] = {
     {"b", "smallest size in bytes; K, M and G are powers of 1024 (default 32M)"},
     {"e", "largest size in bytes (default 32M)"},
