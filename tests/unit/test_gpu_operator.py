@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -13,7 +14,7 @@ import yaml
 from cluster_in_memory import Cluster, node
 
 from components.kubernetes import operator as brings
-from components.remote_scripts import kubernetes_operator
+from components.remote_scripts import kubernetes_manifest, kubernetes_operator
 from components.remote_scripts.kubectl import Answer
 from config.kubernetes.model import GpuOperator
 from manifests import objects, operator, ours, vendors
@@ -181,6 +182,13 @@ def test_an_operator_that_the_stack_did_not_install_is_refused_and_left_unchange
     ):
         kubernetes_operator.main(ASK)
     assert "apply" not in cluster.verbs()
+
+
+@pytest.mark.parametrize(("number", "more"), [(4, ""), (5, " and 1 more"), (6, " and 2 more")])
+def test_four_foreign_objects_are_named_and_the_others_are_counted(number, more):
+    known = SimpleNamespace(known=lambda *_: {"metadata": {}})
+    asked = {"objects": [["pod", f"p{one}", ""] for one in range(number)], "labels": LABELS}
+    assert kubernetes_manifest.foreign_objects(known, asked) == f"pod p0, pod p1, pod p2, pod p3{more}"
 
 
 def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators_pods_wait(cluster):

@@ -11,7 +11,7 @@ from measurement_line import ASKED, GPU4, a_plan, document
 from measurement_line import place as place_of
 
 from benchmarks.host import requests
-from benchmarks.judge.transport import least_bytes
+from benchmarks.judge.transport import least_bytes, switches_reduced
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, ranks, steps
 from benchmarks.plan.asked import Asked
@@ -337,6 +337,14 @@ def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_the_g
 def test_a_search_is_requested_for_rails_that_are_slow_where_switches_reduce():
     found = judged(reduced(EIGHT, 200 * 2 * 63 / 64), EIGHT)
     assert json.loads(requests.search(place_of(EIGHT), EIGHT, found, 600, []))["trials"]
+
+
+def test_a_ring_whose_counters_miss_a_tenth_of_its_bytes_does_not_count_as_a_reduction_by_switches():
+    for share, by_switches in ((0.9, False), (0.7, True)):  # halfway between a ring's bytes and switches' bytes: 0.79
+        line = reduced(EIGHT, 380, bytes_of_a_ring=True)
+        for by in line["transport"]["tx_bytes"].values():
+            by.update({rail: int(by[rail] * share / 1.06) for rail in H100.rdma.hca})
+        assert switches_reduced(line["transport"], EIGHT) is by_switches
 
 
 def test_a_ring_is_judged_by_the_gate_for_rings_even_where_switches_could_have_reduced():

@@ -116,6 +116,10 @@ def test_the_looks_of_a_retest_are_added_to_the_first_looks_and_all_looks_togeth
         share = f"{1 + slow_again} of 66 separate looks were slow ({(1 + slow_again) / 66:.0%})"
         assert settled.reasons[0].startswith(f"intermittent: {share}: ")
         assert settled.reasons[0].endswith("; a healthy fabric is disturbed in 2% of its looks")
+        others = [[one for one in of.checks if one.name != "looks"] for of in (settled, first)]
+        assert others[0] == others[1], "the retest's looks replace only the check of the looks"
+        (check,) = [one for one in settled.checks if one.name == "looks"]
+        assert settled.reasons[0] in check.why
         assert "more looks are needed" not in " ".join(settled.reasons)
         assert settled.looks.is_intermittent
         assert "intermittent: " in ending.headline(settled, searched)
