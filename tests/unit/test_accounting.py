@@ -95,6 +95,10 @@ def test_the_first_set_up_starts_slurmdbd_and_adds_the_cluster_but_the_second_re
     at = [machine.calls.index(call) for call in [*order, "sacctmgr --immediate add cluster busbar"]]
     assert at == sorted(at)
     assert stat.S_IMODE((tmp_path / "slurmdbd.conf").stat().st_mode) == 0o600
+    unit = tmp_path / "units" / accounting.UNIT
+    assert unit.read_text() == accounting.document(CLUSTER, "# mark")["unit"]
+    assert stat.S_IMODE(unit.stat().st_mode) == 0o644
+    assert machine.calls.index("systemctl daemon-reload") < at[2]
     machine.set_up()
     assert not [call for call in machine.calls if "restart" in call]
 

@@ -181,6 +181,61 @@ def test_the_steps_named_node_and_rails_force_the_ring_on_sixteen_nodes():
             assert variables["NCCL_ALGO"] == "Ring"
 
 
+def groups(which: str, numbers: list[float], asked: Asked, scale: int = 1) -> tuple[str, tuple[str, ...]]:
+    """Return state and reasons of the check of a step of groups that reached `numbers` GB/s."""
+    line = document(asked, 0.95, scale)
+    step(line, which)["groups_gb_s"] = numbers
+    (found,) = [one for one in judged(line, asked).checks if one.name == which]
+    return found.state, found.why
+
+
+def test_slow_groups_are_named_and_if_all_groups_are_slow_one_sentence_reports_all():
+    rail_required = "a share of 0.85 is required"
+    pair, many = Asked(PLAN, H100, 2), Asked(PLAN, H100, 40)
+    required = "a share of 0.68 is required"
+    assert groups("node", [300.0, 304.0], pair) == (
+        "short",
+        (f"inside every node: all_reduce reached 300 to 304 GB/s of 450; {required}",),
+    )
+    assert groups("node", [300.0, 430.0], pair) == (
+        "short",
+        (f"{pair.name(0)}: all_reduce inside it reached 300 GB/s of 450; {required}",),
+    )
+    assert groups("rails", [10.0 + number for number in range(8)], pair) == (
+        "short",
+        (f"the rails of every GPU between nodes: all_reduce reached 10 to 17 GB/s of 50; {rail_required}",),
+    )
+    assert groups("rails", [48.0] * 7 + [10.0], pair) == (
+        "short",
+        (f"the rails of GPU 7 on all nodes together: all_reduce between nodes reached 10 GB/s of 50; {rail_required}",),
+    )
+    for slow, more in ((16, ()), (17, ("1 or more other groups are slow as well",))):
+        state, why = groups("node", [300.0] * slow + [430.0] * (40 - slow), many)
+        assert (state, len(why), why[16:]) == ("short", 16 + len(more), more)
+
+
+def test_groups_that_reach_exactly_their_limit_pass_and_the_check_names_the_limit():
+    four = Asked(PLAN, H100, 4)
+    assert groups("node", [0.68 * 450] * 4, four) == ("pass", ("all 4 groups are alike; each reached 0.68 of 450 GB/s",))
+    assert groups("rails", [0.85 * 50] * 8, four) == ("pass", ("all 8 groups are alike; each reached 0.85 of 50 GB/s",))
+
+
+def test_an_outlier_above_its_limit_is_short_except_inside_rehearsed_nodes():
+    four, rehearsed = Asked(PLAN, H100, 4), Asked(a_plan(), H100, 4)
+    state, why = groups("node", [330.0, *[430.0] * 3], four)
+    assert state == "short"
+    assert why[0].startswith(f"{four.name(0)}: all_reduce inside it reached 330 GB/s, but the median is 430")
+    state, why = groups("rails", [44.0, *[49.9] * 7], four)
+    assert state == "short"
+    assert why[0].startswith(
+        "the rails of GPU 0 on all nodes together: all_reduce between nodes reached 44 GB/s, but the median"
+    )
+    assert groups("node", [0.3, *[0.43] * 3], rehearsed, 4000) == (
+        "pass",
+        ("no group is below the limit; rehearsed groups are not compared, because memory replaces NVLink",),
+    )
+
+
 def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_busbw_of_the_rail():
     asked = Asked(PLAN, P4D, 4)
     line = real(asked, 0.95)
@@ -189,7 +244,18 @@ def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_busbw_of_the_rail():
     step(line, "rails")["groups_gb_s"] = [6.6, 5.3, 4.1, 4.0, *[6.6, 5.3] * 2]
     assert state(line, "rails", asked) == "short"
     reasons = judged(line, asked).reasons
-    assert any(reason.startswith(f"rail {P4D.rdma.hca[1]} on all nodes together") for reason in reasons)
+    assert any(
+        reason.startswith(f"rail {P4D.rdma.hca[1]} on all nodes together: all_reduce between nodes reached 8.1 GB/s of 12.5")
+        for reason in reasons
+    )
+
+
+def test_a_gpu_with_a_rail_of_its_own_is_judged_by_its_own_number():
+    asked = Asked(PLAN, H200, 4)
+    assert H200.rdma.ports == H200.gpus
+    state, why = groups("rails", [48.0] * 7 + [10.0], asked)
+    assert state == "short"
+    assert why[0].startswith("the rails of GPU 7 on all nodes together: ")
 
 
 # Ceilings, fractions and transports
