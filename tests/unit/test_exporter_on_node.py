@@ -70,6 +70,35 @@ def test_systemd_reads_the_unit_after_it_is_written_and_success_is_reported_afte
     assert not list(machine.unit.parent.glob("*.new"))
 
 
+@pytest.mark.parametrize(
+    ("connection", "reader", "sentence"),
+    [
+        (f"{READER} 4711 8.8.8.8 22", READER, "at 8.8.8.8, which is not a private address; the exporter is never public"),
+        ("fd00::5 4711 fd00::11 22", READER, f"at fd00::11 from {READER}, but the exporter supports only IPv4 addresses"),
+        (
+            f"{READER} 4711 10.20.1.11 22",
+            "fd00::5",
+            "at 10.20.1.11 from fd00::5, but the exporter supports only IPv4 addresses",
+        ),
+        ("", READER, f"at no address from {READER}, but the exporter supports only IPv4 addresses"),
+    ],
+)
+def test_at_a_public_address_or_without_an_ipv4_address_nothing_is_installed(
+    machine, monkeypatch, connection, reader, sentence
+):
+    monkeypatch.setattr(sys, "argv", ["-", connection, reader])
+    with pytest.raises(SystemExit) as ended:
+        exporter_on_node.main("the program\n", ASK)
+    assert str(ended.value) == f"SSH reaches this machine {sentence}"
+    assert not machine.calls
+    assert not machine.unit.exists()
+
+
+def test_removal_from_a_machine_without_an_exporter_changes_nothing(machine, capsys):
+    assert machine.main(capsys, exporter=False) == {"there": False}
+    assert not machine.calls
+
+
 ADDED = "useradd --system --no-create-home --shell /sbin/nologin busbar-rdma"
 
 

@@ -181,6 +181,20 @@ def test_the_steps_named_node_and_rails_force_the_ring_on_sixteen_nodes():
             assert variables["NCCL_ALGO"] == "Ring"
 
 
+@pytest.mark.parametrize(
+    ("plan", "scale", "judged_sizes"),
+    [
+        (PLAN, 1, "10 of 14"),  # from 16 MiB on
+        (a_plan(), 3839, "4 of 24"),  # from 15 GiB on, multiplied by the scale: 8 MiB to 64 MiB
+        (a_plan(), 3840, "5 of 24"),  # 4 MiB x 3840 = 15 GiB
+    ],
+)
+def test_a_curve_is_judged_from_16_mib_on_and_in_a_rehearsal_from_15_gib_on(plan, scale, judged_sizes):
+    asked = Asked(plan, H100, 4)
+    (curve,) = [one for one in judged(document(asked, 0.9, scale), asked).checks if one.name == "curve all_reduce"]
+    assert curve.why[0].startswith(f"{judged_sizes} sizes were judged: none is")
+
+
 def groups(which: str, numbers: list[float], asked: Asked, scale: int = 1) -> tuple[str, tuple[str, ...]]:
     """Return state and reasons of the check of a step of groups that reached `numbers` GB/s."""
     line = document(asked, 0.95, scale)

@@ -139,6 +139,13 @@ def test_a_retest_whose_bytes_took_another_path_is_not_a_pass():
     assert any(reason.startswith("transport in the retest: short") for reason in found.reasons)
 
 
+def test_a_retest_that_does_not_measure_the_deciding_collective_adds_no_look():
+    first = damaged("rails")
+    found, once = look(first, document()), judge(json.dumps(first), ASKED)
+    assert found.verdict == "pass"
+    assert found.looks.places == once.looks.places
+
+
 def test_byte_counters_of_a_retest_are_compared_only_with_the_steps_of_that_retest():
     plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
     single = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
