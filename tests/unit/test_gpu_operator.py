@@ -191,6 +191,16 @@ def test_four_foreign_objects_are_named_and_the_others_are_counted(number, more)
     assert kubernetes_manifest.foreign_objects(known, asked) == f"pod p0, pod p1, pod p2, pod p3{more}"
 
 
+def test_objects_are_looked_up_in_their_namespaces_and_without_a_namespace_in_the_whole_cluster():
+    asked = []
+    known = SimpleNamespace(known=lambda *words: asked.append(words))
+    assert kubernetes_manifest.foreign_objects(known, ASK) == ""
+    assert asked[1:3] == [
+        ("customresourcedefinition.apiextensions.k8s.io", "clusterpolicies.nvidia.com"),
+        ("deployment.apps", "gpu-operator", "--namespace", "gpu-operator"),
+    ]
+
+
 def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators_pods_wait(cluster):
     cluster.nodes = [node("gpu0"), node("gpu1", gpus="0")]
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image nvcr.io/nvidia/driver:550.54.15"}

@@ -125,6 +125,16 @@ def test_the_looks_of_a_retest_are_added_to_the_first_looks_and_all_looks_togeth
         assert "intermittent: " in ending.headline(settled, searched)
 
 
+def test_slow_looks_of_a_retest_that_itself_failed_do_not_change_the_first_judgement():
+    first, fresh = verdict(with_looks(1)), with_looks(20, 48)
+    chosen = retest.steps_of(first, ASKED)
+    steps = [step | {"ranks": 8} for step in fresh["steps"] if step["name"] in chosen]
+    again = {"steps": steps, "transport": fresh["transport"] | {"steps": ["all_reduce"]}}
+    settled = retest.settled(first, ASKED, {"needed": True, "complete": True, "culprits": [], "again": again})
+    assert (settled.verdict, settled.checks, settled.looks) == (first.verdict, first.checks, first.looks)
+    assert "measurement in the retest: unknown, 8 ranks ran" in settled.reasons[-1]
+
+
 @pytest.mark.parametrize("slow", range(1, 18))
 def test_a_retest_is_made_only_if_its_looks_could_still_give_a_pass(slow):
     """The retest here is the best possible one: none of its looks is slow."""
