@@ -195,6 +195,28 @@ def test_a_curve_is_judged_from_16_mib_on_and_in_a_rehearsal_from_15_gib_on(plan
     assert curve.why[0].startswith(f"{judged_sizes} sizes were judged: none is")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "scale", "has_bound"), [(1, 1, True), (4, 1, True), (4, 4000, True), (1, 4000, False), (2, 4000, True)]
+)
+def test_only_one_rehearsed_node_has_neither_floors_nor_predictions(nodes, scale, has_bound):
+    limits = {"begin_bytes": 1024**2, "end_bytes": 8 * GIB} if scale == 1 else {}
+    asked = Asked(a_plan(collectives=("all_reduce", "all_gather"), **limits), H100, nodes)
+    line = document(asked, 0.95, scale)
+    assert ("floor all_gather" in {one.name for one in judged(line, asked).checks}) is has_bound
+    first = -10 if scale == 1 else -5  # the smallest size that is judged
+    slowed(step(line, "all_reduce"), 0.1, slice(first, first + 1))
+    (curve,) = [one for one in judged(line, asked).checks if one.name == "curve all_reduce"]
+    assert curve.state == ("short" if has_bound else "pass")
+    assert ("but a healthy fabric reaches about" in curve.why[0]) is has_bound
+
+
+def test_a_floor_is_compared_with_the_number_of_the_largest_size():
+    line = real(EVERYTHING, 0.9)
+    (last,) = step(line, "all_gather")["rows"][-1:]
+    (check,) = [one for one in judged(line, EVERYTHING).checks if one.name == "floor all_gather"]
+    assert check.why[0].startswith(f"all_gather reached {last[1][2]:.4g} GB/s at 8 GiB; its floor is ")
+
+
 def groups(which: str, numbers: list[float], asked: Asked, scale: int = 1) -> tuple[str, tuple[str, ...]]:
     """Return state and reasons of the check of a step of groups that reached `numbers` GB/s."""
     line = document(asked, 0.95, scale)
