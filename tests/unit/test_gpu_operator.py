@@ -158,6 +158,14 @@ def test_custom_resource_definitions_are_established_before_other_objects_are_ap
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 
 
+def test_only_namespaces_and_definitions_are_applied_before_the_whole_manifest(cluster, monkeypatch):
+    applied, usual = [], cluster._apply  # noqa: SLF001
+    monkeypatch.setattr(cluster, "_apply", lambda words, stdin: applied.append(stdin) or usual(words, stdin))
+    kubernetes_operator.main(ASK)
+    kinds = [[one["kind"] for one in yaml.safe_load_all(text)] for text in applied]
+    assert kinds == [["Namespace", "CustomResourceDefinition"], [one["kind"] for one in found()]]
+
+
 def test_a_definition_that_the_cluster_never_establishes_is_named(cluster, monkeypatch):
     monkeypatch.setattr("components.remote_scripts.kubernetes_manifest._ESTABLISHED_S", 0.05)
     cluster.unused = 10**6

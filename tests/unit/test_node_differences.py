@@ -8,7 +8,7 @@ import json
 import pytest
 
 from benchmarks.launch.protocol import Node
-from benchmarks.runner import line_size, node_differences, traffic
+from benchmarks.runner import jobs, line_size, node_differences, traffic
 
 NODES = [Node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 RAILS = ["mlx5_0", "mlx5_1"]
@@ -199,6 +199,16 @@ def test_a_line_that_is_too_long_keeps_the_sixteen_slowest_groups_and_a_summary_
     kept = step["groups_gb_s"]
     assert kept["slowest"] == [[7000, 1.0], *([number, 100.0 + number] for number in range(15))]
     assert (kept["count"], kept["most"], kept["middle"], kept["mad"]) == (9000, 9099.0, 4598.5, 2250.0)
+
+
+def test_a_line_of_exactly_the_size_limit_is_not_shortened_and_a_longer_line_loses_its_list_of_machines_first(monkeypatch):
+    line = {"machines": {"n0": "a", "n1": "b"}, "steps": [{"groups_gb_s": [1.0] * 40}]}
+    monkeypatch.setattr(jobs, "LINE_LIMIT_BYTES", len(json.dumps(line)))
+    assert line_size.fitting(line, RAILS) == line
+    line["machines"] |= {f"n{number}": "c" for number in range(2, 20)}
+    monkeypatch.setattr(jobs, "LINE_LIMIT_BYTES", len(json.dumps(line)) - 1)
+    short = line_size.fitting(line, RAILS)
+    assert (short["machines"]["count"], short["steps"]) == (20, line["steps"])
 
 
 def test_rails_that_all_run_at_half_their_rate_are_named(found):
