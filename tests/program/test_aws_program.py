@@ -283,6 +283,12 @@ def test_without_a_zone_in_the_stack_file_the_first_zone_that_offers_every_type_
     assert said[0] == (f"aws.zone is not set: the stack uses {OTHER}, the first zone that offers m5.8xlarge and p5.48xlarge.")
 
 
+def test_of_several_zones_that_offer_every_type_the_first_is_used():
+    zones = [f"{ZONE[:-1]}{letter}" for letter in "hgfedcba"]
+    made, _ = program({"zone": None}, answers=offers(m5=zones, p5=zones))
+    assert {one["availabilityZone"] for one in made.of("Subnet")} == {zones[-1]}
+
+
 def test_a_stack_without_a_named_zone_stays_in_the_zone_of_its_subnet():
     first, _ = program({"zone": None}, answers=offers(m5=[OTHER], p5=[OTHER]))
     private = first.named("cluster-network-private")
@@ -316,6 +322,11 @@ def test_a_stack_in_an_existing_network_uses_the_zone_of_its_private_subnet():
             {},
             offers(m5=[ZONE], p5=[OTHER]),
             f"aws.zone is not set, and no zone of the region offers all types of the stack: m5.8xlarge is in {ZONE}, p5",
+        ),
+        (
+            {},
+            offers(m5=[], p5=[ZONE]),
+            "aws.zone is not set, and no zone of the region offers all types of the stack: m5.8xlarge is in no zone, p5",
         ),
         (
             {},

@@ -18,9 +18,10 @@ BOUGHT = bought("capacity-block", offering="cb-1", confirm="cb-1")
 
 
 def account(*, preview: bool = False, **blocks: str | None) -> list[dict[str, Any]]:
-    """Run the program for an account that has `blocks` of the offering: state by id, None if the block is no longer known.
+    """Run the program for an account that has `blocks` of the offering: state by id.
 
-    Return the questions about tags that the hook asks.
+    The state is None if the block is no longer known, and "denied" if the account may not look the block up. Return the
+    questions about tags that the hook asks.
     """
     questions: list[dict[str, Any]] = []
 
@@ -35,6 +36,8 @@ def account(*, preview: bool = False, **blocks: str | None) -> list[dict[str, An
         state = blocks[given["id"].replace("-", "_")]
         if state is None:
             raise FailedInvoke("api error InvalidCapacityReservationId.NotFound: does not exist")
+        if state == "denied":
+            raise FailedInvoke("api error UnauthorizedOperation: not allowed")
         return {"id": given["id"], "state": state}
 
     program(BOUGHT, answers={"getResources": tagged, "getCapacityBlockReservation": block}, preview=preview)
@@ -64,6 +67,18 @@ def test_no_second_block_of_an_offering_is_bought(state):
         f"{path}.offering is cb-1, but Capacity Block cr-1 of this offering is bought already, and no second one is "
         f"bought. Set {path}.reservation to the id of the block, and remove offering and confirm."
     )
+
+
+def test_all_bought_blocks_of_an_offering_are_named_in_order():
+    account(cr_2="active", cr_1="scheduled")
+    with pytest.raises(pulumi.RunError, match="Capacity Block cr-1 and cr-2 of this offering is bought already"):
+        asked(HOOKS[HOOK])
+
+
+def test_no_block_is_bought_if_the_state_of_an_earlier_block_cannot_be_looked_up():
+    account(cr_1="denied")
+    with pytest.raises(pulumi.RunError, match=r"UnauthorizedOperation: not allowed.* No Capacity Block is bought without the"):
+        asked(HOOKS[HOOK])
 
 
 def test_a_preview_asks_for_bought_blocks_only_with_preflight():

@@ -95,9 +95,11 @@ def test_the_first_set_up_starts_slurmdbd_and_adds_the_cluster_but_the_second_re
     at = [machine.calls.index(call) for call in [*order, "sacctmgr --immediate add cluster busbar"]]
     assert at == sorted(at)
     assert stat.S_IMODE((tmp_path / "slurmdbd.conf").stat().st_mode) == 0o600
-    document = accounting.document(CLUSTER, "# mark")
-    assert (tmp_path / "units" / accounting.UNIT).read_text() == document["unit"]
+    document, unit = accounting.document(CLUSTER, "# mark"), tmp_path / "units" / accounting.UNIT
+    assert unit.read_text() == document["unit"]
+    assert stat.S_IMODE(unit.stat().st_mode) == 0o644
     assert (tmp_path / "conf.d" / "90-busbar.cnf").read_text() == document["mariadb_conf"]
+    assert machine.calls.index("systemctl daemon-reload") < at[2]
     machine.set_up()
     assert not [call for call in machine.calls if "restart" in call]
 

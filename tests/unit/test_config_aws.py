@@ -277,6 +277,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             FACTS,
             f"{OWN}.groups.login is sg-2, which blocks TCP 22 (SSH), {SLURMS} from sg-2; {BESIDE} aws.slurm.loginNodes to 0",
         ),
+        (
+            merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}),
+            also(LOGIN, GroupRule(False, "tcp", (0, 65535), LOGIN), less=("0.0.0.0/0",), out=True),
+            f"{OWN}.groups.login is sg-2, which blocks TCP 22 (SSH), {SLURMS} to sg-2; {BESIDE} aws.slurm.loginNodes to 0",
+        ),
     ],
     "existing-open": [
         (
@@ -1157,6 +1162,14 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
 def test_a_stack_that_needs_exactly_the_free_addresses_is_accepted_and_one_that_needs_one_more_is_refused(name, fits, exceeds):
     counts = [len(list(RULES[name].findings(built(changes), replace(FACTS, **facts)))) for changes, facts in (fits, exceeds)]
     assert counts == [0, 1]
+
+
+def test_a_type_without_cluster_placement_groups_does_not_contradict_the_catalogue_if_the_account_says_the_same():
+    gb200 = machine("p6e-gb200.36xlarge", strategies=frozenset({"spread", "partition"}))
+    wanted = built(nodes(type="p6e-gb200.36xlarge"))
+    found = check(RULES, wanted, replace(FACTS, machines={"p6e-gb200.36xlarge": gb200}))
+    assert "placement-strategy" in {one.rule for one in found}
+    assert "catalogue-current" not in {one.rule for one in found}
 
 
 def test_a_slurm_cluster_without_dynamic_machines_breaks_only_the_rule_about_idle_controllers():

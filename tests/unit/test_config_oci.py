@@ -487,7 +487,12 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "image-missing": [({}, facts(images={IMAGE: None}), f"oci.pools[0].image is {IMAGE}, which is not in this region")],
     "image-fits": [
-        (pool(shape="BM.GPU.H100.8"), facts(), f"oci.pools[0].image is {IMAGE}, which does not fit shape BM.GPU.H100.8")
+        (pool(shape="BM.GPU.H100.8"), facts(), f"oci.pools[0].image is {IMAGE}, which does not fit shape BM.GPU.H100.8"),
+        (
+            {},
+            facts(images={IMAGE: Image("Oracle Linux", "8.10", frozenset())}),
+            f"oci.pools[0].image is {IMAGE}, which does not fit shape BM.GPU4.8; it fits none",
+        ),
     ],
     "image-system": [
         (pool(imageFamily="ol9"), facts(), f"oci.pools[0].imageFamily is ol9, and image {IMAGE} is Oracle Linux 8.10")

@@ -137,6 +137,16 @@ def test_a_complete_image_is_not_imported_again_but_a_truncated_image_is(head):
     assert len(calls(head, "import")) == 2
 
 
+def test_the_part_that_a_broken_off_import_left_does_not_prevent_the_next_import(head):
+    file = Path(built(head)["container"]["file"])
+    file.unlink()
+    part = file.with_name(f"{file.name}.build2")
+    part.write_text("half an im")
+    assert built(head, run_id="build2")["container"]["file"] == str(file)
+    assert file.read_text().startswith("image\n")
+    assert not part.exists()
+
+
 def test_the_folder_of_images_is_private_and_is_refused_if_others_may_write_to_it_or_its_path_contains_a_link(head):
     images = Path(built(head)["container"]["file"]).parent
     assert [one.stat().st_mode & 0o777 for one in (images.parent, images)] == [0o700, 0o700]
@@ -231,6 +241,12 @@ def test_the_plan_lists_commands_that_a_person_can_type(head):
     assert second.startswith("enroot create --name busbar ")
     assert third.startswith("enroot start --mount $HOME/.busbar:$HOME/.busbar busbar make -j ")
     assert "MPI_HOME=$MPI_HOME" in third
+
+
+def test_the_plan_for_an_image_in_a_file_lists_no_import(head):
+    status, out, err = head.run(request(head, container={"uri": "", "path": "/images/a.sqsh"}), "plan")
+    assert status == 0, err
+    assert out.splitlines()[0] == "enroot create --name busbar /images/a.sqsh"
 
 
 def test_the_archive_of_nccl_tests_is_unpacked_in_a_folder_that_the_container_sees(head):

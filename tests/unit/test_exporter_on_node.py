@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -70,6 +71,35 @@ def test_systemd_reads_the_unit_after_it_is_written_and_success_is_reported_afte
     assert not list(machine.unit.parent.glob("*.new"))
 
 
+@pytest.mark.parametrize(
+    ("connection", "reader", "sentence"),
+    [
+        (f"{READER} 4711 8.8.8.8 22", READER, "at 8.8.8.8, which is not a private address; the exporter is never public"),
+        ("fd00::5 4711 fd00::11 22", READER, f"at fd00::11 from {READER}, but the exporter supports only IPv4 addresses"),
+        (
+            f"{READER} 4711 10.20.1.11 22",
+            "fd00::5",
+            "at 10.20.1.11 from fd00::5, but the exporter supports only IPv4 addresses",
+        ),
+        ("", READER, f"at no address from {READER}, but the exporter supports only IPv4 addresses"),
+    ],
+)
+def test_at_a_public_address_or_without_an_ipv4_address_nothing_is_installed(
+    machine, monkeypatch, connection, reader, sentence
+):
+    monkeypatch.setattr(sys, "argv", ["-", connection, reader])
+    with pytest.raises(SystemExit) as ended:
+        exporter_on_node.main("the program\n", ASK)
+    assert str(ended.value) == f"SSH reaches this machine {sentence}"
+    assert not machine.calls
+    assert not machine.unit.exists()
+
+
+def test_removal_from_a_machine_without_an_exporter_changes_nothing(machine, capsys):
+    assert machine.main(capsys, exporter=False) == {"there": False}
+    assert not machine.calls
+
+
 ADDED = "useradd --system --no-create-home --shell /sbin/nologin busbar-rdma"
 
 
@@ -120,7 +150,8 @@ def test_iptables_gets_one_rule_for_each_reader_and_keeps_the_rules_for_the_next
     assert machine.rules.read_text() == "new"
     machine.answers["iptables -C"] = (0, "", "")
     machine.main(capsys)
-    assert not [call for call in machine.calls if call.startswith("iptables -I")], "a rule that exists was added again"
+    changed = [call for call in machine.calls if call.startswith(("iptables -I", "iptables -D"))]
+    assert not changed, "a rule that exists was added again or was deleted"
     machine.main(capsys, exporter=False)
     assert [call for call in machine.calls if call.startswith("iptables -D")] == [f"iptables -D {rule}" for rule in rules]
 
@@ -150,6 +181,21 @@ def test_the_port_in_the_unit_is_closed_whatever_port_the_stack_file_has_now(mac
     machine.main(capsys)
     machine.main(capsys, exporter=False, port=1)
     assert "firewall-cmd --remove-port=9879/tcp" in machine.calls
+
+
+def test_the_files_are_readable_by_the_exporters_user_whatever_the_umask_is(machine, capsys):
+    before = os.umask(0o077)
+    try:
+        machine.main(capsys)
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (machine.program, machine.unit)] == [0o644, 0o644]
+
+
+def test_a_command_returns_its_status_and_output_and_a_missing_command_has_status_127():
+    run = exporter_on_node._run  # noqa: SLF001
+    assert run("sh", "-c", "echo out; echo err >&2; exit 3") == (3, "out\n", "err\n")
+    assert run("/nowhere/firewall-cmd", "--state") == (127, "", "[Errno 2] No such file or directory: '/nowhere/firewall-cmd'")
 
 
 def test_a_failing_command_stops_the_set_up_with_the_message_of_the_command(machine, capsys):

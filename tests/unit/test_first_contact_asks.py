@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ from catalogue.homes import Homes
 from components import remote_scripts
 from components.acceptance import ready
 from components.inventory import Launcher, PlannedSet
-from components.remote_scripts import ssh_way
+from components.remote_scripts import first_contact, ssh_way, wait_for_banner
+from components.remote_scripts.node_look import Failed, Seen
 
 GPU4 = SHAPES["BM.GPU4.8"]
 NEW = PlannedSet(name="gpu", nodes=2, shape=GPU4, launcher=Launcher(Homes(("/opt/mpi",), ("/cuda",), ("/nccl",))))
@@ -64,3 +66,60 @@ def test_only_eight_commands_run_at_once_unless_they_share_a_connection_to_the_j
 def test_without_a_jump_host_32_commands_run_at_once():
     with ssh_way.passing(["ssh"], None) as found:
         assert found == ([], ["ssh"], 32)
+
+
+def clock(monkeypatch, module) -> SimpleNamespace:
+    """Give `module` a clock that only its waits advance."""
+    made = SimpleNamespace(now=0.0, monotonic=lambda: made.now)
+    made.sleep = lambda seconds: vars(made).update(now=made.now + seconds)
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def test_after_a_node_failed_for_good_only_the_other_nodes_are_asked_and_only_for_20_more_seconds(monkeypatch):
+    """Node a fails at once, b is ready after 12 s, and c never answers."""
+    asked, now = [], clock(monkeypatch, first_contact)
+
+    def look(node, _way, _note):
+        asked.append(node["name"])
+        if node["name"] == "a":
+            raise Failed("its first boot failed")
+        return Seen("key", {}) if node["name"] == "b" and now.now >= 12 else None
+
+    monkeypatch.setattr(first_contact, "look", look)
+    nodes = [{"name": name, "address": f"10.0.0.{at}"} for at, name in enumerate("abc", 1)]
+    with pytest.raises(SystemExit) as ended:
+        first_contact.Waiting(nodes, SimpleNamespace(deadline=600.0)).end(1)
+    assert str(ended.value) == ("2 of 3 nodes are not ready: a (10.0.0.1): its first boot failed; c (10.0.0.3): no contact yet")
+    assert asked.count("a") == 1
+    assert 20 <= now.now < 22
+
+
+def test_a_host_that_sends_one_byte_every_three_seconds_keeps_no_try_longer_than_its_time_limit(monkeypatch):
+    now = clock(monkeypatch, wait_for_banner)
+    tries = []
+
+    class Connection(contextlib.AbstractContextManager):
+        def __exit__(self, *_):
+            return None
+
+        def settimeout(self, seconds):
+            self.limit = seconds
+
+        def recv(self, _):
+            now.sleep(min(3, self.limit))
+            if self.limit < 3:
+                raise TimeoutError("timed out")
+            return b"S"
+
+    def connect(_, timeout):
+        tries.append(now.now)
+        made = Connection()
+        made.settimeout(timeout)
+        return made
+
+    monkeypatch.setattr(wait_for_banner, "socket", SimpleNamespace(create_connection=connect))
+    with pytest.raises(SystemExit, match=r"within 12 s; its last state: no answer on TCP port 22 \(timed out\)"):
+        wait_for_banner.main("host", "ready", "failed:", 12)
+    assert tries == [0, 5.5, 11]
+    assert now.now == 12.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -13,7 +14,7 @@ import yaml
 from cluster_in_memory import Cluster, node
 
 from components.kubernetes import operator as brings
-from components.remote_scripts import kubernetes_operator
+from components.remote_scripts import kubernetes_manifest, kubernetes_operator
 from components.remote_scripts.kubectl import Answer
 from config.kubernetes.model import GpuOperator
 from manifests import objects, operator, ours, vendors
@@ -157,6 +158,14 @@ def test_custom_resource_definitions_are_established_before_other_objects_are_ap
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 
 
+def test_only_namespaces_and_definitions_are_applied_before_the_whole_manifest(cluster, monkeypatch):
+    applied, usual = [], cluster._apply  # noqa: SLF001
+    monkeypatch.setattr(cluster, "_apply", lambda words, stdin: applied.append(stdin) or usual(words, stdin))
+    kubernetes_operator.main(ASK)
+    kinds = [[one["kind"] for one in yaml.safe_load_all(text)] for text in applied]
+    assert kinds == [["Namespace", "CustomResourceDefinition"], [one["kind"] for one in found()]]
+
+
 def test_a_definition_that_the_cluster_never_establishes_is_named(cluster, monkeypatch):
     monkeypatch.setattr("components.remote_scripts.kubernetes_manifest._ESTABLISHED_S", 0.05)
     cluster.unused = 10**6
@@ -181,6 +190,23 @@ def test_an_operator_that_the_stack_did_not_install_is_refused_and_left_unchange
     ):
         kubernetes_operator.main(ASK)
     assert "apply" not in cluster.verbs()
+
+
+@pytest.mark.parametrize(("number", "more"), [(4, ""), (5, " and 1 more"), (6, " and 2 more")])
+def test_four_foreign_objects_are_named_and_the_others_are_counted(number, more):
+    known = SimpleNamespace(known=lambda *_: {"metadata": {}})
+    asked = {"objects": [["pod", f"p{one}", ""] for one in range(number)], "labels": LABELS}
+    assert kubernetes_manifest.foreign_objects(known, asked) == f"pod p0, pod p1, pod p2, pod p3{more}"
+
+
+def test_objects_are_looked_up_in_their_namespaces_and_without_a_namespace_in_the_whole_cluster():
+    asked = []
+    known = SimpleNamespace(known=lambda *words: asked.append(words))
+    assert kubernetes_manifest.foreign_objects(known, ASK) == ""
+    assert asked[1:3] == [
+        ("customresourcedefinition.apiextensions.k8s.io", "clusterpolicies.nvidia.com"),
+        ("deployment.apps", "gpu-operator", "--namespace", "gpu-operator"),
+    ]
 
 
 def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators_pods_wait(cluster):

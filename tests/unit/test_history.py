@@ -77,6 +77,21 @@ def test_a_run_is_compared_only_with_earlier_runs_even_after_later_runs_are_reco
     assert load(folder, KEY, made(6).order) == seen
 
 
+def test_a_record_of_exactly_the_largest_size_is_kept_and_a_larger_record_is_refused(folder, monkeypatch):
+    size = len(json.dumps(made(1).document(), indent=1)) + 1
+    for module in (history, store):
+        monkeypatch.setattr(module, "MAX_BYTES", size)
+    assert append(folder, made(1))
+    with pytest.raises(HistoryError, match=f"has {size + 1} bytes; at most {size} bytes are kept"):
+        append(folder, made(2, verdict="short"))
+    assert load(folder, KEY, made(9).order) == history.Past((made(1),), ())
+
+
+def test_a_busbw_of_zero_is_a_number_in_the_history(folder):
+    append(folder, made(1, 0.0, "short"))
+    assert load(folder, KEY, made(9).order) == history.Past((made(1, 0.0, "short"),), ())
+
+
 def test_runs_with_the_same_start_time_are_ordered_by_run_id(folder):
     first, second = made(1, run_id="a"), made(1, run_id="b")
     append(folder, second)

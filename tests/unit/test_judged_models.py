@@ -11,7 +11,7 @@ from measurement_line import ASKED, GPU4, a_plan, document
 from measurement_line import place as place_of
 
 from benchmarks.host import requests
-from benchmarks.judge.transport import least_bytes
+from benchmarks.judge.transport import least_bytes, switches_reduced
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, ranks, steps
 from benchmarks.plan.asked import Asked
@@ -181,6 +181,97 @@ def test_the_steps_named_node_and_rails_force_the_ring_on_sixteen_nodes():
             assert variables["NCCL_ALGO"] == "Ring"
 
 
+@pytest.mark.parametrize(
+    ("plan", "scale", "judged_sizes"),
+    [
+        (PLAN, 1, "10 of 14"),  # from 16 MiB on
+        (a_plan(), 3839, "4 of 24"),  # from 15 GiB on, multiplied by the scale: 8 MiB to 64 MiB
+        (a_plan(), 3840, "5 of 24"),  # 4 MiB x 3840 = 15 GiB
+    ],
+)
+def test_a_curve_is_judged_from_16_mib_on_and_in_a_rehearsal_from_15_gib_on(plan, scale, judged_sizes):
+    asked = Asked(plan, H100, 4)
+    (curve,) = [one for one in judged(document(asked, 0.9, scale), asked).checks if one.name == "curve all_reduce"]
+    assert curve.why[0].startswith(f"{judged_sizes} sizes were judged: none is")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "scale", "has_bound"), [(1, 1, True), (4, 1, True), (4, 4000, True), (1, 4000, False), (2, 4000, True)]
+)
+def test_only_one_rehearsed_node_has_neither_floors_nor_predictions(nodes, scale, has_bound):
+    limits = {"begin_bytes": 1024**2, "end_bytes": 8 * GIB} if scale == 1 else {}
+    asked = Asked(a_plan(collectives=("all_reduce", "all_gather"), **limits), H100, nodes)
+    line = document(asked, 0.95, scale)
+    assert ("floor all_gather" in {one.name for one in judged(line, asked).checks}) is has_bound
+    first = -10 if scale == 1 else -5  # the smallest size that is judged
+    slowed(step(line, "all_reduce"), 0.1, slice(first, first + 1))
+    (curve,) = [one for one in judged(line, asked).checks if one.name == "curve all_reduce"]
+    assert curve.state == ("short" if has_bound else "pass")
+    assert ("but a healthy fabric reaches about" in curve.why[0]) is has_bound
+
+
+def test_a_floor_is_compared_with_the_number_of_the_largest_size():
+    line = real(EVERYTHING, 0.9)
+    (last,) = step(line, "all_gather")["rows"][-1:]
+    (check,) = [one for one in judged(line, EVERYTHING).checks if one.name == "floor all_gather"]
+    assert check.why[0].startswith(f"all_gather reached {last[1][2]:.4g} GB/s at 8 GiB; its floor is ")
+
+
+def groups(which: str, numbers: list[float], asked: Asked, scale: int = 1) -> tuple[str, tuple[str, ...]]:
+    """Return state and reasons of the check of a step of groups that reached `numbers` GB/s."""
+    line = document(asked, 0.95, scale)
+    step(line, which)["groups_gb_s"] = numbers
+    (found,) = [one for one in judged(line, asked).checks if one.name == which]
+    return found.state, found.why
+
+
+def test_slow_groups_are_named_and_if_all_groups_are_slow_one_sentence_reports_all():
+    rail_required = "a share of 0.85 is required"
+    pair, many = Asked(PLAN, H100, 2), Asked(PLAN, H100, 40)
+    required = "a share of 0.68 is required"
+    assert groups("node", [300.0, 304.0], pair) == (
+        "short",
+        (f"inside every node: all_reduce reached 300 to 304 GB/s of 450; {required}",),
+    )
+    assert groups("node", [300.0, 430.0], pair) == (
+        "short",
+        (f"{pair.name(0)}: all_reduce inside it reached 300 GB/s of 450; {required}",),
+    )
+    assert groups("rails", [10.0 + number for number in range(8)], pair) == (
+        "short",
+        (f"the rails of every GPU between nodes: all_reduce reached 10 to 17 GB/s of 50; {rail_required}",),
+    )
+    assert groups("rails", [48.0] * 7 + [10.0], pair) == (
+        "short",
+        (f"the rails of GPU 7 on all nodes together: all_reduce between nodes reached 10 GB/s of 50; {rail_required}",),
+    )
+    for slow, more in ((16, ()), (17, ("1 or more other groups are slow as well",))):
+        state, why = groups("node", [300.0] * slow + [430.0] * (40 - slow), many)
+        assert (state, len(why), why[16:]) == ("short", 16 + len(more), more)
+
+
+def test_groups_that_reach_exactly_their_limit_pass_and_the_check_names_the_limit():
+    four = Asked(PLAN, H100, 4)
+    assert groups("node", [0.68 * 450] * 4, four) == ("pass", ("all 4 groups are alike; each reached 0.68 of 450 GB/s",))
+    assert groups("rails", [0.85 * 50] * 8, four) == ("pass", ("all 8 groups are alike; each reached 0.85 of 50 GB/s",))
+
+
+def test_an_outlier_above_its_limit_is_short_except_inside_rehearsed_nodes():
+    four, rehearsed = Asked(PLAN, H100, 4), Asked(a_plan(), H100, 4)
+    state, why = groups("node", [330.0, *[430.0] * 3], four)
+    assert state == "short"
+    assert why[0].startswith(f"{four.name(0)}: all_reduce inside it reached 330 GB/s, but the median is 430")
+    state, why = groups("rails", [44.0, *[49.9] * 7], four)
+    assert state == "short"
+    assert why[0].startswith(
+        "the rails of GPU 0 on all nodes together: all_reduce between nodes reached 44 GB/s, but the median"
+    )
+    assert groups("node", [0.3, *[0.43] * 3], rehearsed, 4000) == (
+        "pass",
+        ("no group is below the limit; rehearsed groups are not compared, because memory replaces NVLink",),
+    )
+
+
 def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_busbw_of_the_rail():
     asked = Asked(PLAN, P4D, 4)
     line = real(asked, 0.95)
@@ -189,7 +280,18 @@ def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_busbw_of_the_rail():
     step(line, "rails")["groups_gb_s"] = [6.6, 5.3, 4.1, 4.0, *[6.6, 5.3] * 2]
     assert state(line, "rails", asked) == "short"
     reasons = judged(line, asked).reasons
-    assert any(reason.startswith(f"rail {P4D.rdma.hca[1]} on all nodes together") for reason in reasons)
+    assert any(
+        reason.startswith(f"rail {P4D.rdma.hca[1]} on all nodes together: all_reduce between nodes reached 8.1 GB/s of 12.5")
+        for reason in reasons
+    )
+
+
+def test_a_gpu_with_a_rail_of_its_own_is_judged_by_its_own_number():
+    asked = Asked(PLAN, H200, 4)
+    assert H200.rdma.ports == H200.gpus
+    state, why = groups("rails", [48.0] * 7 + [10.0], asked)
+    assert state == "short"
+    assert why[0].startswith("the rails of GPU 7 on all nodes together: ")
 
 
 # Ceilings, fractions and transports
@@ -337,6 +439,14 @@ def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_the_g
 def test_a_search_is_requested_for_rails_that_are_slow_where_switches_reduce():
     found = judged(reduced(EIGHT, 200 * 2 * 63 / 64), EIGHT)
     assert json.loads(requests.search(place_of(EIGHT), EIGHT, found, 600, []))["trials"]
+
+
+def test_a_ring_whose_counters_miss_a_tenth_of_its_bytes_does_not_count_as_a_reduction_by_switches():
+    for share, by_switches in ((0.9, False), (0.7, True)):  # halfway between a ring's bytes and switches' bytes: 0.79
+        line = reduced(EIGHT, 380, bytes_of_a_ring=True)
+        for by in line["transport"]["tx_bytes"].values():
+            by.update({rail: int(by[rail] * share / 1.06) for rail in H100.rdma.hca})
+        assert switches_reduced(line["transport"], EIGHT) is by_switches
 
 
 def test_a_ring_is_judged_by_the_gate_for_rings_even_where_switches_could_have_reduced():

@@ -53,6 +53,43 @@ def test_kubectl_has_five_seconds_more_than_its_request_so_that_it_can_report_th
     assert calls == [["--request-timeout=30s", "get", "pods"], 35, ["--request-timeout=7s", "get", "pods"], 12]
 
 
+class Answering(kubectl.Kubectl):
+    """A kubectl whose every call has the same answer."""
+
+    def __init__(self, answer: kubectl.Answer) -> None:
+        self.answer = answer
+
+    def __call__(self, *_: str, **__: object) -> kubectl.Answer:
+        return self.answer
+
+
+def test_an_object_that_does_not_exist_and_an_object_of_an_unknown_kind_are_none():
+    unknown = kubectl.Answer(1, "", 'error: the server doesn\'t have a resource type "pod"\n')
+    assert Answering(kubectl.Answer(0, '{"kind": "Pod"}\n', "")).known("pod", "a") == {"kind": "Pod"}
+    assert Answering(kubectl.Answer(0, "\n", "")).known("pod", "a") is None
+    assert Answering(unknown).known("pod", "a") is None
+    with pytest.raises(SystemExit, match=r"^kubectl get pod a: error: the server doesn't have a resource type \"pod\"$"):
+        Answering(unknown).get("pod", "a")
+
+
+@pytest.mark.parametrize(
+    ("err", "sentence"),
+    [
+        ("Unable to connect to the server: EOF\n", "kubectl get pod a: Unable to connect to the server: EOF"),
+        (
+            'Error from server (Forbidden): pods "a" is forbidden\n',
+            'the kubeconfig\'s user may not {} pod (RBAC): (Forbidden): pods "a" is forbidden',
+        ),
+    ],
+)
+def test_a_look_up_that_fails_is_no_missing_object_but_ends_the_program_with_the_reason(err, sentence):
+    failing = Answering(kubectl.Answer(1, "", err))
+    for verb, look_up in (("list", failing.get), ("read", failing.known)):
+        with pytest.raises(SystemExit) as ended:
+            look_up("pod", "a")
+        assert str(ended.value) == sentence.format(verb)
+
+
 def test_a_stalled_connection_to_a_pod_ends_the_command_after_twice_the_requests_limit_and_ten_minutes(monkeypatch):
     def run(words, **given):
         assert given["timeout"] == 2 * 1800 + 600

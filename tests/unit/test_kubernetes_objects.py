@@ -149,6 +149,7 @@ _ENDED = {"exitCode": 137, "message": "killed"}
         ({"containerStatuses": [{"state": {"terminated": {"exitCode": 1}}}]}, ("its container ended with 1: no message", None)),
         ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, ("it failed (Evicted: disk)", None)),
         ({"containerStatuses": waiting("ContainerCreating", "")}, ("waiting for the node", None)),
+        ({"conditions": [{"type": "Ready", "status": "False"}]}, ("waiting for the node", None)),
     ],
 )
 def test_the_cause_of_a_pod_that_does_not_run_is_reported_with_the_seconds_after_which_waiting_is_useless(
@@ -168,6 +169,12 @@ def test_an_image_that_a_node_cannot_pull_is_named(cluster, monkeypatch):
     )
 
 
+def test_of_a_long_event_the_80_characters_before_the_cause_and_160_characters_from_the_cause_on_are_reported(cluster):
+    cluster.events = [failed_sandbox("x" * 300 + "b" * 80 + "Link not found" + "a" * 146 + "y" * 300)]
+    said, _ = kubernetes_pending.why_pending(cluster, pod(1, phase="Pending", conditions=[]), ASK, set())
+    assert said.endswith(f"names ({'b' * 80}Link not found{'a' * 146})")
+
+
 @pytest.mark.parametrize(
     ("event", "sentence", "useless_after_s"),
     [
@@ -181,6 +188,9 @@ def test_an_image_that_a_node_cannot_pull_is_named(cluster, monkeypatch):
             "the rail's NetworkAttachmentDefinition is gone",
             10,
         ),
+        ("cannot find network busbar-rail0", "the rail's NetworkAttachmentDefinition is gone", 10),
+        ("failed to find host device: ens192", "the node lacks an interface that kubernetes.rails names", 45),
+        ("no such network interface", "the node lacks an interface that kubernetes.rails names", 45),
         ("failed to find host device: Link not found", "the node lacks an interface that kubernetes.rails names", 45),
         (
             'Multus: error getting k8s client: host must be a URL or a host:port pair: "https://[10.96.0.1]:443"',

@@ -116,9 +116,23 @@ def test_the_looks_of_a_retest_are_added_to_the_first_looks_and_all_looks_togeth
         share = f"{1 + slow_again} of 66 separate looks were slow ({(1 + slow_again) / 66:.0%})"
         assert settled.reasons[0].startswith(f"intermittent: {share}: ")
         assert settled.reasons[0].endswith("; a healthy fabric is disturbed in 2% of its looks")
+        others = [[one for one in of.checks if one.name != "looks"] for of in (settled, first)]
+        assert others[0] == others[1], "the retest's looks replace only the check of the looks"
+        (check,) = [one for one in settled.checks if one.name == "looks"]
+        assert settled.reasons[0] in check.why
         assert "more looks are needed" not in " ".join(settled.reasons)
         assert settled.looks.is_intermittent
         assert "intermittent: " in ending.headline(settled, searched)
+
+
+def test_slow_looks_of_a_retest_that_itself_failed_do_not_change_the_first_judgement():
+    first, fresh = verdict(with_looks(1)), with_looks(20, 48)
+    chosen = retest.steps_of(first, ASKED)
+    steps = [step | {"ranks": 8} for step in fresh["steps"] if step["name"] in chosen]
+    again = {"steps": steps, "transport": fresh["transport"] | {"steps": ["all_reduce"]}}
+    settled = retest.settled(first, ASKED, {"needed": True, "complete": True, "culprits": [], "again": again})
+    assert (settled.verdict, settled.checks, settled.looks) == (first.verdict, first.checks, first.looks)
+    assert "measurement in the retest: unknown, 8 ranks ran" in settled.reasons[-1]
 
 
 @pytest.mark.parametrize("slow", range(1, 18))

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from benchmarks.launch.protocol import Node
-from benchmarks.runner import line_size, node_differences, traffic
+from benchmarks.runner import jobs, line_size, node_differences, traffic
 
 NODES = [Node(f"n{index}", f"10.0.0.{index}") for index in range(4)]
 RAILS = ["mlx5_0", "mlx5_1"]
@@ -79,6 +79,13 @@ def test_a_gpu_with_less_power_or_clock_or_pcie_than_most_gpus_is_named_with_bot
     ]
 
 
+def test_a_gpu_with_less_power_than_the_other_gpus_of_its_node_is_named_even_if_that_gpu_has_less_power_on_every_node(found):
+    for each in found:
+        each["gpu_limits"] = {f"gpu{number}": dict(H100) for number in range(3)}
+        each["gpu_limits"]["gpu1"]["power_limit_w"] = "500.00"
+    assert differences(found) == [f"n{node}: gpu1 has power limit (W) 500.00, but 700.00 is usual" for node in range(4)]
+
+
 def test_limits_that_a_nodes_driver_does_not_report_are_no_difference(found):
     found[0]["gpu_limits"] = {"gpu0": dict(H100)}
     found[1]["gpu_limits"] = {"gpu0": {}}
@@ -125,6 +132,12 @@ def test_a_node_whose_clock_is_off_is_reported_with_the_offset(found):
     assert differences(found) == ["n2: its clock differs by 59 s from the head node's"]
 
 
+@pytest.mark.parametrize(("clock", "is_off"), [(994.0, False), (993.9, True), (1006.0, False), (1006.1, True)])
+def test_a_clock_may_differ_by_five_seconds_from_the_times_before_and_after_the_inventory(found, clock, is_off):
+    found[2]["clock"] = clock
+    assert bool(differences(found)) is is_off
+
+
 def test_at_most_32_differences_are_listed_and_the_others_are_counted():
     many = [copy.deepcopy(ONE) for _ in range(100)]
     for each in many:
@@ -133,6 +146,10 @@ def test_at_most_32_differences_are_listed_and_the_others_are_counted():
     sentences = node_differences.differences(nodes, many, [(999.0, 1001.0)] * 100, RAILS)
     assert len(sentences) == 33
     assert sentences[-1] == "and 68 more differences"
+    of_33 = node_differences.differences(nodes[:33], many[:33], [(999.0, 1001.0)] * 33, RAILS)
+    assert (len(of_33), of_33[-1]) == (33, "and 1 more differences")
+    of_32 = node_differences.differences(nodes[:32], many[:32], [(999.0, 1001.0)] * 32, RAILS)
+    assert of_32[-1] == "n31: rail mlx5_0 is not active"
 
 
 def test_counters_that_do_not_exist_are_absent_from_the_result_and_not_zero(found):
@@ -182,6 +199,16 @@ def test_a_line_that_is_too_long_keeps_the_sixteen_slowest_groups_and_a_summary_
     kept = step["groups_gb_s"]
     assert kept["slowest"] == [[7000, 1.0], *([number, 100.0 + number] for number in range(15))]
     assert (kept["count"], kept["most"], kept["middle"], kept["mad"]) == (9000, 9099.0, 4598.5, 2250.0)
+
+
+def test_a_line_of_exactly_the_size_limit_is_not_shortened_and_a_longer_line_loses_its_list_of_machines_first(monkeypatch):
+    line = {"machines": {"n0": "a", "n1": "b"}, "steps": [{"groups_gb_s": [1.0] * 40}]}
+    monkeypatch.setattr(jobs, "LINE_LIMIT_BYTES", len(json.dumps(line)))
+    assert line_size.fitting(line, RAILS) == line
+    line["machines"] |= {f"n{number}": "c" for number in range(2, 20)}
+    monkeypatch.setattr(jobs, "LINE_LIMIT_BYTES", len(json.dumps(line)) - 1)
+    short = line_size.fitting(line, RAILS)
+    assert (short["machines"]["count"], short["steps"]) == (20, line["steps"])
 
 
 def test_rails_that_all_run_at_half_their_rate_are_named(found):

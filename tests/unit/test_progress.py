@@ -102,6 +102,21 @@ def test_the_remaining_time_only_shrinks_and_ends_at_nothing():
     assert left[-1] == 0
 
 
+@pytest.mark.parametrize(("taken_s", "left"), [(185.0, "30 s"), (450.0, "60 s"), (500.0, "2 min")])
+def test_the_time_left_follows_from_the_expected_time_and_the_time_taken_so_far(taken_s, left):
+    """Two steps are expected to take 105 s each; of 210 s, 185 s are done. The expectation counts as much as 21 s."""
+    clock, heard = Clock(), []
+    clock.now = 1000.0
+    known = Pace(1.0, 0.0, 100.0)
+    shown = Progress([step("a", known=known), step("b", known=known)], 2, heard.append, clock)
+    shown.begin(1)
+    clock.now += taken_s
+    shown.see(HEADER)
+    shown.see(row(6 << 20, 1000.0, "5.00"))
+    assert 25 * (taken_s + 21) / (185 + 21) == pytest.approx({"30 s": 25, "60 s": 57.2, "2 min": 63.2}[left], abs=0.1)
+    assert heard[-1].endswith(f" {left} left")
+
+
 def test_output_that_is_not_a_row_is_not_reported():
     lines = ["NCCL INFO 12 whatever", HEADER, " 8 broken", row(0, 5.0, "0.00"), "# Avg bus bandwidth    : 3"]
     assert len(said([step()], *lines, row(8, 1.0, "nan"))) == 1

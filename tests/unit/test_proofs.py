@@ -10,6 +10,7 @@ import pytest
 from measurement_line import ASKED, GPU4, a_plan, document, place
 
 from benchmarks.host import requests
+from benchmarks.judge import proofs as proof_check
 from benchmarks.judge.checks import Check
 from benchmarks.judge.measurement import of
 from benchmarks.judge.verdict import judge, judged
@@ -119,6 +120,39 @@ def test_proofs_that_are_incomplete_or_malformed_are_never_a_pass(said):
 def test_the_check_says_how_many_rails_have_proofs_or_that_the_list_of_the_slowest_rails_is_missing():
     assert found(proofs(worst=[])).why == ("the line does not say which rails were slowest",)
     assert found(proofs(rails=30)).why == ("the line has proofs of 30 of 32 rails",)
+    assert found(None).why == ("the line has proofs of 0 of 32 rails",)
+
+
+def test_a_rail_that_carries_nothing_is_short_in_a_rehearsal_too():
+    line = document(PROVEN) | {"proofs": proofs(rail(gbit_s=0.0))}
+    (check,) = [one for one in judged(of(line), PROVEN).checks if one.name == "proofs"]
+    assert check.state == "short"
+
+
+@pytest.mark.parametrize(
+    ("line_gbit_s", "gbit_s", "scale", "state"),
+    [
+        (200.0, 181.0, 1, "pass"),
+        (200.0, 179.0, 1, "short"),
+        (200.0, 0.046, 4000, "pass"),
+        (200.0, 0.044, 4000, "short"),
+        (None, 181.0, 1, "unknown"),
+        (0, 181.0, 1, "unknown"),
+    ],
+)
+def test_a_rail_of_a_shape_without_rdma_is_compared_with_the_line_rate_that_its_port_reports(line_gbit_s, gbit_s, scale, state):
+    bare = dataclasses.replace(PROVEN, shape=dataclasses.replace(GPU4, rdma=None, front="net1,net2"))
+    said = proofs(rail(rail="net1", gbit_s=gbit_s, line_gbit_s=line_gbit_s), rails=4, reached=4, measured=4)
+    check = proof_check.judge({"proofs": said}, bare, scale)
+    assert check.state == state
+    assert (check.why == ("no port reports its line rate",)) == (state == "unknown")
+
+
+def test_sixteen_slow_rails_are_named_and_one_rail_that_cannot_be_tried_is_an_example_for_all():
+    slow = found(proofs(*(rail(rail=f"mlx5_{number}", gbit_s=10.0) for number in range(17))))
+    assert len(slow.why) == 16
+    untried = [rail(rail=name, reached=None, gbit_s=None, untried=True, why="not measured: EFA") for name in ("a", "b")]
+    assert found(proofs(*untried, reached=0, measured=0, untried=32)).why[1:] == ("a from inst-0 to inst-1: not measured: EFA",)
 
 
 def test_proofs_are_requested_only_if_the_stack_sets_prove_rails():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from measurement_line import ASKED, BUILT, EVIDENCE, a_plan, document, place
 
 from benchmarks.host import requests
-from benchmarks.judge import retest, transport
+from benchmarks.judge import retest, searched, transport
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, fractions
 from benchmarks.report import outputs, summary
@@ -137,6 +137,13 @@ def test_a_retest_whose_bytes_took_another_path_is_not_a_pass():
     found = look(damaged("all_reduce"), fallen_back)
     assert found.verdict == "short"
     assert any(reason.startswith("transport in the retest: short") for reason in found.reasons)
+
+
+def test_a_retest_that_does_not_measure_the_deciding_collective_adds_no_look():
+    first = damaged("rails")
+    found, once = look(first, document()), judge(json.dumps(first), ASKED)
+    assert found.verdict == "pass"
+    assert found.looks.places == once.looks.places
 
 
 def test_byte_counters_of_a_retest_are_compared_only_with_the_steps_of_that_retest():
@@ -291,3 +298,46 @@ def test_a_fast_retest_passes_unless_a_pair_is_slow_even_while_no_other_pair_run
     between = [{"kind": "between", "nodes": ["inst-0", "inst-1"]}]
     assert look(damaged("rails"), document(), culprits=between).verdict == "pass"
     assert look(damaged("rails"), document(), culprits=[*between, {"kind": "link"}]).verdict == "short"
+
+
+FAILED = {"schema": 1, "kind": "search", "needed": True, "culprits": [], "complete": False}
+UNREADABLE = "the search's line contains a culprit that cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("line", "why", "refused"),
+    [
+        ([], "the runner's line is not a search result", False),
+        ({"kind": "measure", "needed": False}, "the runner's line is not a search result", False),
+        ({"kind": "search"}, "the search's line does not say whether a search was needed", False),
+        ({"kind": "search", "trials": None}, "the search's line does not say whether a search was needed", False),
+        ({"kind": "search", "failed": "the nodes are busy"}, "the nodes are busy", True),
+        ({"kind": "search", "needed": True}, "the search's line does not say whether the search is complete", False),
+        ({"kind": "search", "needed": False, "culprits": {}}, UNREADABLE, False),
+        ({"kind": "search", "needed": True, "complete": True, "culprits": [{"kind": "node"}]}, UNREADABLE, False),
+    ],
+)
+def test_a_damaged_line_of_a_search_is_a_failed_search_and_keeps_the_retest(line, why, refused):
+    expected = FAILED | {"failed": why, "refused": refused}
+    assert searched.read(json.dumps(line)) == expected
+    if isinstance(line, dict) and line["kind"] == "search":
+        assert searched.read(json.dumps(line | {"again": {"steps": []}})) == expected | {"again": {"steps": []}}
+
+
+def test_a_search_whose_line_is_no_json_has_failed():
+    found = searched.read("Traceback\n")
+    assert found == FAILED | {"failed": found["failed"], "refused": False}
+    assert found["failed"].startswith("the runner's line is not JSON: ")
+
+
+def test_a_search_that_was_not_requested_is_not_needed_and_a_whole_line_is_returned_unchanged():
+    asked = {"kind": "search", "trials": None, "again": None, "nodes": []}
+    assert searched.read(json.dumps(asked)) == {"schema": 1, "kind": "search", "needed": False}
+    evidence = [{"nodes": ["a", "b"], "rails": [], "busbw_gb_s": None, "why": "timed out"}]
+    culprit = {"kind": "node", "nodes": ["a"], "rails": [], "ratio": 0.5, "evidence": evidence}
+    for whole in (
+        {"kind": "search", "needed": True, "complete": True, "culprits": [culprit]},
+        {"kind": "search", "needed": True, "failed": "no answer from node-1", "culprits": []},
+        {"kind": "search", "needed": False},
+    ):
+        assert searched.read(json.dumps(whole)) == whole

@@ -261,11 +261,32 @@ def test_a_node_on_which_multus_does_not_run_is_named_with_the_reason(cluster, c
     assert sentence in str(ended.value)
 
 
-@pytest.mark.usefixtures("cluster")
-def test_a_pod_that_restarts_repeatedly_does_not_count_as_running(monkeypatch):
-    count = iter(range(10**6))
-    monkeypatch.setattr(kubernetes_secondary_network, "_restarts", lambda _: next(count))
+def test_a_pod_that_restarts_repeatedly_does_not_count_as_running(cluster, monkeypatch):
+    usual, restarts = cluster.get, itertools.count()
+
+    def get(*words: str) -> Any:
+        got = usual(*words)
+        for one in got["items"] if words[0] == "pods" else []:
+            one["status"]["containerStatuses"][0]["restartCount"] = next(restarts)
+        return got
+
+    monkeypatch.setattr(cluster, "get", get)
     with pytest.raises(SystemExit, match="does not run steadily on gpu0, gpu1 after 0 s: its pods restart"):
+        kubernetes_secondary_network.main(ASK)
+
+
+@pytest.mark.parametrize("status", [{}, {"observedGeneration": 1}])
+def test_pods_of_an_earlier_daemon_set_do_not_count_before_the_cluster_has_processed_the_new_one(cluster, monkeypatch, status):
+    usual = cluster.get
+
+    def get(*words: str) -> Any:
+        got = usual(*words)
+        if words[0] == "daemonset.apps":
+            got["metadata"]["generation"], got["status"] = 2, status
+        return got
+
+    monkeypatch.setattr(cluster, "get", get)
+    with pytest.raises(SystemExit, match="does not run steadily on gpu0, gpu1 after 0 s: the pods report no reason"):
         kubernetes_secondary_network.main(ASK)
 
 
@@ -316,6 +337,27 @@ def test_a_secondary_network_that_other_pods_use_is_kept_and_reported(cluster, m
     )
 
 
+@pytest.mark.parametrize(("number", "more"), [(4, ""), (5, " and 1 more"), (6, " and 2 more")])
+def test_four_users_of_a_network_are_named_and_the_others_are_counted(cluster, monkeypatch, capsys, number, more):
+    kubernetes_secondary_network.main(ASK)
+    cluster.pods = [ATTACHED | {"metadata": ATTACHED["metadata"] | {"name": f"p{at}"}} for at in range(number)]
+    removed(monkeypatch)
+    assert (
+        f"lose their network: pod theirs/p0, pod theirs/p1, pod theirs/p2, pod theirs/p3{more}. To" in capsys.readouterr().err
+    )
+
+
+def test_destroy_keeps_a_network_if_it_cannot_find_out_who_uses_it(cluster, monkeypatch):
+    kubernetes_secondary_network.main(ASK)
+    there = dict(cluster.objects)
+    cluster.wrong["get network-attachment-definitions.k8s.cni.cncf.io"] = Answer(
+        1, "", "Unable to connect to the server: EOF\n"
+    )
+    with pytest.raises(SystemExit, match=r"^destroy could not find out who uses the network: Unable to connect to the server"):
+        removed(monkeypatch)
+    assert cluster.objects == there
+
+
 def test_whereabouts_is_removed_although_finished_pods_and_networks_without_whereabouts_exist(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.definitions = [NETWORK | {"spec": {"config": '{"ipam": {"type": "host-local"}}'}}]
@@ -330,3 +372,19 @@ def test_destroy_keeps_objects_that_another_machine_applied_last(cluster, monkey
     removed(monkeypatch, way=[ours.WAY, "root@10.138.61.49"])
     assert cluster.objects == there
     assert "daemonset.apps kube-multus-ds is kept with its objects, because the stack is now applied" in capsys.readouterr().err
+
+
+def test_destroy_removes_nothing_from_another_cluster_than_the_cluster_in_the_stack_file(cluster, monkeypatch):
+    kubernetes_secondary_network.main(ASK)
+    there = dict(cluster.objects)
+    cluster.pods = []
+    with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443"):
+        removed(monkeypatch, server="https://10.9.9.9:6443")
+    assert cluster.objects == there
+
+
+def test_the_reason_why_a_node_waits_is_printed_once_until_the_reason_changes(cluster, capsys):
+    cluster.coming = [runs(0)]
+    with pytest.raises(SystemExit):
+        kubernetes_secondary_network.main(ASK | {"timeout_s": 0.1})
+    assert capsys.readouterr().err == "Multus does not run yet on gpu1: the pods report no reason\n"

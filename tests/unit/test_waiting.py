@@ -11,7 +11,8 @@ from conftest import ROOT
 from measurement_line import ASKED, GPU4, a_plan, document, place
 
 from benchmarks.host import requests
-from benchmarks.judge.checks import PASS, SHORT, UNKNOWN
+from benchmarks.judge import waiting
+from benchmarks.judge.checks import PASS, SHORT, UNKNOWN, Check
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.runner import transcript
@@ -103,3 +104,27 @@ def test_the_share_of_time_that_ranks_waited_is_read_from_the_transcript(said, w
     (run,) = transcript.parse_text(f"{text}# busbar rehearsal: waited for processors {said} of the time\n")
     assert run.waited == waited
     assert transcript.parse_text(text)[0].waited is None
+
+
+@pytest.mark.parametrize(("waited", "state"), [(0.24, UNKNOWN), (0.22, SHORT)])
+def test_the_number_of_the_slowest_group_is_corrected_twice(waited, state):
+    """Half of the line rate, divided by 0.76 twice, meets the limit of 85 %; divided by 0.78 twice, it does not."""
+    made = ran(1.0, None)
+    (rails,) = [step for step in made["steps"] if step["name"] == "rails"]
+    rails |= {"waited": waited, "groups_gb_s": [0.68 * 0.05 / 8] * 7 + [0.5 * 0.05 / 8]}
+    assert {one.name: one.state for one in judge(json.dumps(made), ASKED).checks}["rails"] == state
+
+
+def test_a_check_counts_as_slow_if_it_is_short_or_if_its_first_reason_is_a_busy_machine():
+    busy, other = f"{waiting.BUSY}ranks waited", "no number"
+    slow = [Check("rails", SHORT), Check("rails", UNKNOWN, (busy, other))]
+    fast = [Check("rails", UNKNOWN), Check("rails", UNKNOWN, (other, busy)), Check("rails", PASS, (busy,))]
+    assert [waiting.is_slow(one) for one in slow + fast] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("rows", [[7], [[]], [[8, 7, None]], [[8, [1.0, 2.0], [1.0, 2.0, "x", 0]]], "x"])
+def test_a_damaged_row_of_another_step_changes_nothing_about_the_excuse_for_waiting(rows):
+    made = ran(0.79, 0.25)
+    (free,) = [step for step in made["steps"] if step["name"] == "free"]
+    free["rows"] = rows
+    assert {one.name: one.state for one in judge(json.dumps(made), ASKED).checks}["bandwidth"] == UNKNOWN
