@@ -1,7 +1,8 @@
 """Refuses to replace a file system or bucket: the engine would delete the old one, with its data, at the end of the update.
 
 Many properties of a file system cannot be changed, such as its subnet, so a change of such a property replaces the file system.
-Without this module, only `onDestroy: refuse` would stop such a replacement: the engine does not replace a protected resource.
+Without this module, only `onDestroy: refuse` would stop such a replacement: this setting protects the resource, and the engine
+does not replace a protected resource.
 """
 
 from __future__ import annotations

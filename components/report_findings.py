@@ -51,8 +51,8 @@ async def look_up_or_refuse(find: Callable[[], Awaitable[_T]], what: str, right:
     """Return what `find` returns.
 
     Raises:
-        pulumi.RunError: `find` failed. The message has `what`, which was looked up, the service's message, the permission that
-            the look-up needs, and `why` nothing is created without the look-up.
+        pulumi.RunError: `find` failed. The message has what was looked up (`what`), the service's message, the permission that
+            the look-up needs (`right`), and the reason why nothing is created without the look-up (`why`).
     """
     try:
         return await find()
@@ -63,9 +63,9 @@ async def look_up_or_refuse(find: Callable[[], Awaitable[_T]], what: str, right:
         ) from None
 
 
-#: The words before the service's message: the engine's; those of pulumi-terraform-bridge (`invoking aws:ec2/getAmi:getAmi: 1
-#: error occurred:`, and the error in a line of its own); those of AWS's SDK (smithy-go; `api error` only before codes that the
-#: SDK does not know).
+#: Words that the engine, pulumi-terraform-bridge and AWS's SDK put before the service's message. The bridge writes `invoking
+#: aws:ec2/getAmi:getAmi: 1 error occurred:`, and then the error in a line of its own. The SDK (smithy-go) writes `api error`
+#: only before codes that the SDK does not know.
 _BEFORE = (
     r" returned an error: ",
     r"\d+ errors? occurred:\s+\* ",

@@ -46,8 +46,8 @@ class Accept(Model):
     scale: int = Field(
         default=1,
         ge=1,
-        description="For a rehearsal: how many times slower its links are than real links. In the preview's text the "
-        "expected bus bandwidth and the gate are divided by it.",
+        description="For a rehearsal: how many times slower its links are than real links. The preview divides the expected "
+        "bus bandwidth and the gate by this number.",
         examples=[4000],
     )
 

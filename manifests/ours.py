@@ -13,7 +13,8 @@ MANAGER = "busbar"
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
 #: For each value of `kubernetes.job`: the kind of the object that creates the pods, as kubectl takes it, with its API group.
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
-#: For each value of `kubernetes.job`: the kinds of the objects named `RANKS` that an update with the other value left behind.
+#: For each value of `kubernetes.job`: the kinds of the objects named `RANKS` that may still exist if an earlier update had the
+#: other value.
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
 #: Annotation of the Job: a hash of the fields that cannot be changed in place; if the hash changes, a new Job replaces the Job.
 TEMPLATE = "busbar/template"

@@ -38,7 +38,7 @@ def _leaves(cluster: Cluster) -> Leaves:
 
 def tree(leaves: Leaves) -> str:
     """Return switches for `leaves`, all below one root, so that a job may always span all nodes."""
-    # A switch has either nodes or switches below it, so all nodes must be at the same depth.
+    # A switch joins either nodes or other switches. Shorter places are filled up, so that only the lowest switches join nodes.
     depth = max(len(place) for place in leaves)
     leaves = {place + ("nodes",) * (depth - len(place)): names for place, names in leaves.items()}
     lines = [f"SwitchName={_switch(place)} Nodes={hostlist.short(names)}" for place, names in sorted(leaves.items())]
@@ -54,5 +54,5 @@ def tree(leaves: Leaves) -> str:
 
 
 def _switch(place: Tuple[str, ...]) -> str:
-    # Clouds' names may have dots, slashes and capitals; Slurm would read brackets and commas as lists.
+    # Only letters, digits and underscores are kept, because Slurm would read brackets and commas as lists.
     return "-".join([_ROOT, *(re.sub(r"[^A-Za-z0-9_]+", "_", part) for part in place)])

@@ -22,7 +22,8 @@ def _unit(description: str, command: str) -> str:
         MARK,
         "[Unit]",
         f"Description={description}",
-        # Jobs need the home folders (remote-fs.target), and sssd looks up the names of their users.
+        # Before a daemon starts, the home folders must be mounted (remote-fs.target) and sssd must run. Jobs need the home
+        # folders, and sssd looks up the users to whom jobs belong.
         "After=network-online.target munge.service remote-fs.target sssd.service",
         "Wants=network-online.target munge.service",
         "",

@@ -214,7 +214,7 @@ def _install_engine(packed: Path) -> None:
 
 
 class Site:
-    """This server as a site of the program: MPI, NCCL, an operator's key, SSH daemons."""
+    """What the program needs on this server: MPI, NCCL, an operator's key, SSH daemons."""
 
     def __init__(self, folder: Path, *, bare: bool) -> None:
         self._children: list[subprocess.Popen[bytes]] = []
@@ -258,7 +258,7 @@ class Site:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(packed.read(member))
                     target.chmod(0o755 if inside.startswith("bin/") else 0o644)
-        self.exports["OPAL_PREFIX"] = str(home)  # Open MPI was built for another path
+        self.exports["OPAL_PREFIX"] = str(home)  # because Open MPI was built for another path
         return home
 
     def _find_nccl(self) -> Path:
@@ -278,7 +278,7 @@ class Site:
         return home
 
     def serve(self, address: str, *prefix: str) -> None:
-        """Start an SSH daemon on `address`, and pin its host key; the words `prefix` start the daemon inside a node."""
+        """Start an SSH daemon on `address`, and pin its host key; `prefix` is a command that runs the daemon inside a node."""
         (Path("/run/sshd")).mkdir(mode=0o755, exist_ok=True)
         found = [str(Path(str(shutil.which(name))).parent) for name in ("nvidia-smi", "python3")]
         places = ["/usr/local/bin", str(self.cuda / "bin"), *found]
@@ -386,7 +386,8 @@ class Stack:
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
-        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # the home's path is meaningless elsewhere
+        # Readers of the results cannot know the path of this server's home.
+        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))
         return {name: value for name, value in values.items() if name not in {"readme", "report", "ssh"}}
 
     def argv(self) -> list[str]:
@@ -400,10 +401,10 @@ class Stack:
 
 
 def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, Any]) -> dict[str, Any]:
-    """Measure everything once; then measure all-reduce with the changes `again`, alternately by hand and through the product.
+    """Measure all collectives once through the product; then measure all-reduce by hand and through the product, in turn.
 
-    Each busbw that the product measures is compared with the mean of the two runs by hand just before and just after, so that
-    other load on the machine affects both numbers.
+    `again` has other settings of `measure` for all-reduce. Each busbw that the product measures is compared with the mean of
+    the two runs by hand just before and just after, so that other load on the machine affects both numbers.
     """
     _succeed(stack, measure={"run": 1})
     outputs = stack.outputs()
@@ -451,7 +452,7 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
     site.on(head, shlex.join(["timeout", "-k", "10", str(_LONGEST_S), "env", *root, *own, *plain]))
     path = Path(result)
     row = json.loads(path.read_text())["results"][-1]
-    path.unlink()  # the file contains an environment
+    path.unlink()  # because the file also has the run's environment
     return float(row["out_of_place"]["bus_bw"])
 
 
@@ -548,7 +549,8 @@ class Namespace:
     def shape_fabric(self, gbit: int) -> None:
         """Limit this node's sending rate on the fabric (Gbit/s), like a real port.
 
-        Without a limit, sockets between namespaces are as fast as the processors copy, which varies by several percent.
+        Without a limit, the rate of sockets between namespaces would be the rate at which processors copy data. This rate
+        varies by several percent.
         """
         rate = ("rate", f"{gbit}gbit", "burst", "2mb", "latency", "20ms")
         command("ip", "netns", "exec", self.name, "tc", "qdisc", "add", "dev", "fab0", "root", "tbf", *rate)

@@ -17,7 +17,8 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1:
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    given = sys.stdin.read().strip() or "{}"  # without a stack, the engine has written its own message, and nothing here
+    # If there is no stack, the engine has printed its own error message, and standard input is empty.
+    given = sys.stdin.read().strip() or "{}"
     outputs = json.loads(given)
     if not outputs:
         sys.stderr.write("the stack has no outputs; they exist after its first update\n")

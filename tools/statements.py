@@ -18,7 +18,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "rehearsal/**/*.md", "t
 #: First words of commands; code in running text is a command only if it starts with one of these and has more words.
 _PROGRAMS = "make|pulumi|python3?|pip|sudo|ssh|aws|oci|gh|git|curl|prometheus|chromium|apt-get|yum|dnf|sbatch|srun|scontrol|jq"
 _TYPED = re.compile(rf"(?:[A-Z]+=\S+ )*(?:{_PROGRAMS}|[\w./-]*/python3?|tools/[\w.-]+|rehearsal/enter) .+")
-#: Languages of code blocks: of commands, of stack files, and of blocks that are only shown.
+#: Languages of code blocks in three groups: blocks of commands, blocks of a stack file, and blocks that readers only look at.
 _SHELL, _FILE, _DRAWN = ("sh", "", "bash"), ("yaml",), ("mermaid", "json")
 
 
@@ -53,8 +53,8 @@ class Lists:
 
     Attributes:
         run: statements that a test runs, each with the test's name; the test may run the same program with other arguments.
-        recorded: statements whose tool a test runs, each with the test's name; the test only records the commands that the tool
-            would run.
+        recorded: statements for which a test calls the tool and only records the commands that the tool would run, each with
+            the test's name.
         not_run: all other statements, each with the reason why no test runs the statement.
     """
 

@@ -180,7 +180,7 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
     next update read the job's newest result.
     """
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(asked.nodes)]
-    # The container's start command is known only when the job's nodes are known.
+    # The command that starts the container depends on the job's nodes. Until they are known, a placeholder replaces it.
     unbuilt = _UNBUILT._replace(container=ImageLine("", "", "", 0, ["srun"], container.runtime)) if container else _UNBUILT
     where = Place(tuple(nodes), network, unbuilt, asked.interfaces, "job", remote_shell=placeholders.SHELL)
     measured = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
@@ -248,7 +248,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         # 0 means that the rails' rates are not checked. The devices of a network plugin may report a rate other than the
         # shape's: older EFA drivers report 100 Gb/s for every device.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
-        # The build unpacked the image, so no file in `binaries` has the image's sha256.
+        # The image's sha256 is left out, because the image is not a file in `binaries`.
         programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},
         binaries=where.built.binaries,
         nccl_home="" if where.start else where.built.nccl_home,
@@ -300,7 +300,7 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
 
 
 def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
-    """Return how pairs of machines are tried; the busbw that the pairs must reach is left out."""
+    """Return how pairs of machines are tried; the caller adds the busbw that the pairs must reach."""
     program = f"{where.built.binaries}/{collective('all_reduce').program}"
     return Trials(
         gpus=asked.shape.gpus,

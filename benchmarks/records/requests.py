@@ -74,7 +74,10 @@ class Kept:
 
 
 def look_up(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> str:
-    """Return the request for the runs before `found`; the request is empty if there is no run to compare."""
+    """Return the request for the runs before the run that `found` judges.
+
+    The request is empty if the stack keeps no history, or if history cannot have a record of this run.
+    """
     one = _record(found, asked, keeping, where)
     if one is None:
         return nothing()

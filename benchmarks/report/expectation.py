@@ -44,7 +44,10 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
 
 
 def _in_switch(asked: Asked) -> list[str]:
-    """Return what one machine whose NVLink switch reduces must reach in addition to the gate, or that this is unknown."""
+    """Return what one machine must reach, besides the gate, in the run in which its NVLink switch may reduce.
+
+    If this is unknown, the line says so. There is no line for several nodes, in a rehearsal, or if the switch cannot reduce.
+    """
     if asked.nodes != 1 or asked.accept.scale != 1 or not may_reduce_inside(asked.shape, asked.plan):
         return []
     if unknown := nvls_unknown(asked.shape, asked.plan):

@@ -26,7 +26,7 @@ STYLE: Any = {
     "font.family": "DejaVu Sans",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "svg.hashsalt": "busbar",  # the same numbers produce the same bytes
+    "svg.hashsalt": "busbar",  # a fixed salt, so that the same numbers produce the same bytes
     "svg.fonttype": "none",
 }
 

@@ -98,7 +98,7 @@ class ControlPlane(KubectlHost):
             connection=self._connection,
             source=pulumi.FileAsset(file),
             remote_path=there,
-            # If the host changes, the new host lacks the file, and a changed connection by itself copies nothing.
+            # A new host lacks the file, and a changed connection by itself copies nothing, so the address is a trigger.
             triggers=[*triggers, self.machine.address],
             opts=opts,
         )
@@ -144,7 +144,7 @@ class Here(KubectlHost):
         return None
 
     def shell(self, there: str) -> str:
-        """Return `there` as a command for a local shell, which looks up the pod's name."""
+        """Return a command that runs `there` in a new local shell; this shell runs the look-ups inside `there`."""
         return f"sh -c {shlex.quote(there)}"
 
 

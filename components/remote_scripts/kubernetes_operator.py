@@ -59,7 +59,7 @@ def _offered(kubectl: Kubectl, ask: Dict[str, Any]) -> Dict[str, int]:
             last = waits
         if time.monotonic() > deadline:
             sys.exit(
-                "GPU Operator is applied, but {} did not offer {} of {} to pods within {:.0f} s: {}".format(
+                "GPU Operator is applied, but {} did not offer {} x {} to pods within {:.0f} s: {}".format(
                     ", ".join(lacking), ask["gpus"], ask["gpu_resource"], ask["timeout_s"], waits
                 )
             )

@@ -76,8 +76,8 @@ def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
         if beside and any(not held.placement_group for held in _reservations(facts, one)):
             yield Breach(
                 f"{path}.placement",
-                f"is managed, and {one.purchase.reservation} was created in no placement group; set none, because a new "
-                "group may have no room although the reservation has some",
+                f"is managed, and {one.purchase.reservation} was created in no placement group; set placement to none, because "
+                "a new group may have no room although the reservation has some",
             )
         if one.purchase.option == "open-odcr" and one.placement in {"managed", "existing"}:
             yield Breach(
@@ -97,7 +97,7 @@ def reservation_in_group(wanted: Aws, facts: Facts) -> _Breaches:
                 yield Breach(
                     f"{path}.placement",
                     f"is {one.placement}, and {one.purchase.reservation} was created in placement group {', '.join(groups)}; "
-                    "set existing and name that group; otherwise the reservation cannot be used",
+                    "set placement to existing, and name that group; otherwise the reservation cannot be used",
                 )
 
 
@@ -183,7 +183,7 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
 @rule(
     "purchase-unconfirmed",
     ERROR,
-    "EC2 API, PurchaseCapacityBlock: it cannot be cancelled and is charged at once",
+    "EC2 API, PurchaseCapacityBlock: a purchase cannot be cancelled and is charged at once",
     guard=True,
     number=17,
 )
@@ -261,7 +261,7 @@ def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
             )
 
 
-@rule("dynamic-unstarted", WARNING, "components/aws: a launch template is all that dynamic machines get")
+@rule("dynamic-unstarted", WARNING, "components/aws: for dynamic machines, only a launch template is created")
 def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
     """Dynamic machines without aws.slurm: only a scheduler of the user's own would start them."""
     for path, _, one in wanted.located:
@@ -431,7 +431,7 @@ def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
 
 
 def _static(one: Machines) -> str:
-    """Return how many machines the stack file asks for, and how many of them are left out."""
+    """Return the entry's number of static machines for a message, such as `8 (2 left out)`."""
     left_out = one.static - len(one.numbers)
     return f"{one.static} ({left_out} left out)" if left_out else str(one.static)
 

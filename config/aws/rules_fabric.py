@@ -155,7 +155,8 @@ def placement_block(wanted: Aws, _facts: Facts) -> _Breaches:
             then = "no group is created for it" if owned else "the group may have no room although the block has some"
             yield Breach(
                 f"{path}.placement",
-                f"is {one.placement} with a Capacity Block; set none, because the block is already in one place, and {then}",
+                f"is {one.placement} with a Capacity Block; set placement to none, because the block is already in one place, "
+                f"and {then}",
             )
 
 

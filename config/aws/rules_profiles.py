@@ -12,7 +12,7 @@ _AT = "aws.profiles.existing"
 _Breaches = Iterator[Breach]
 
 
-@rule("profile-instead", ERROR, "machines are found by a profile or name that only their stack has", guard=True)
+@rule("profile-instead", ERROR, "a stack finds its machines by a profile or name that no other stack has", guard=True)
 def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
     """An existing profile beside keys that only a new profile can have, or without `aws.name`.
 

@@ -91,7 +91,7 @@ def image_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if pool.family.rdma == "ifcfg" and pool.row.rdma is not None and not pool.row.rdma.el7_netdevs:
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.image_family}, and no such image drives the rails of {pool.shape}; use ol8 or later",
+                f"is {pool.image_family}, whose images cannot drive the rails of {pool.shape}; use ol8 or later",
             )
 
 
@@ -103,7 +103,9 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
-            yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so no domain is looked up; name it")
+            yield Breach(
+                "oci.availabilityDomain", "is not set, and oci.preflight is false, so no domain is looked up; name a domain"
+            )
             return
         raise NotAskedError("the region's availability domains")
     shapes = frozenset(pool.shape for pool in wanted.pools)
@@ -233,9 +235,9 @@ def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int
 
 
 def _counted(facts: Facts, pool: Pool, here: str) -> int:
-    """Return how many running nodes of `pool` already count against the limits that its new nodes will count against.
+    """Return how many running nodes of `pool` count against the same limits as the pool's new nodes.
 
-    The number is 0 if the running nodes have another shape, or run in another availability domain, than the stack file names.
+    The number is 0 if the running nodes have another shape than the stack file names, or run in another availability domain.
     """
     running = known(facts.running, pool.name, "nodes of pool")
     shape = facts.made.get(pool.name, pool.shape).partition(":")[0]

@@ -1,4 +1,7 @@
-"""MariaDB and slurmdbd as the distributions package them; the programs are this machine's own, which come from Debian."""
+"""MariaDB and slurmdbd as the distributions package them.
+
+The programs come from Debian's packages on the machine that runs the rehearsal.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,13 @@
-"""OpenLDAP and SSSD as the distributions package them; the programs are this machine's own, which come from Debian."""
+"""OpenLDAP and SSSD as the distributions package them.
+
+The programs and the LDAP schemas come from Debian's packages on the machine that runs the rehearsal.
+"""
 
 from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: Folder of a host that contains this machine's LDAP schemas.
+#: Folder on a host with the LDAP schemas.
 _SCHEMA = "/usr/lib/rehearsal/schema"
 #: SSSD's own unit (sssd 2.8, src/sysv/systemd/sssd.service.in), without the unit's resource limits.
 _UNIT = """[Unit]

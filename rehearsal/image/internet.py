@@ -118,7 +118,7 @@ def served(address: str) -> bytes | None:
 
 
 def _released(where: str) -> bytes | None:
-    """Return the file at the download URL `where` of a project's release; None if there is none."""
+    """Return the file of a project's release at the download URL `where`; None if no such file is rehearsed."""
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
         return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER}) if installer[1] == EFA_INSTALLER else None

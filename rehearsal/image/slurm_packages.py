@@ -1,10 +1,13 @@
-"""The packages of Slurm and munge, with each distribution's files and versions. The programs are this machine's Slurm 22.05."""
+"""The packages of Slurm and munge, with each distribution's files and versions.
+
+The programs are Slurm 22.05, from Debian's packages on the machine that runs the rehearsal ("this machine" below).
+"""
 
 from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: Folder of a host that contains this machine's programs. A host has no Slurm and no munge until a package links the programs.
+#: Folder on a host with this machine's programs. A host has no Slurm and no munge until a package links the programs.
 _MACHINE = "/usr/lib/rehearsal/machine"
 _MUNGE_PROGRAMS = ("bin/munge", "bin/unmunge", "bin/remunge", "sbin/munged", "sbin/mungekey")
 _CLIENTS = (
@@ -80,7 +83,7 @@ def debian(ubuntu: str) -> dict[str, Package]:
     return made | {"libslurm-dev": {"version": version, "files": _HEADERS}, "libpmix-dev": {"files": PMIX_FILES}}
 
 
-#: An example of slurm.conf, with which no daemon starts; the packages of Fedora and EPEL contain such an example.
+#: The example of slurm.conf in the packages of Fedora and EPEL. No daemon can start with it.
 _EXAMPLE = """#
 # Example slurm.conf file. Please run configurator.html
 # (in doc/html) to build a configuration file customized

@@ -20,22 +20,22 @@ MTU = 9000
 #: such a namespace can be deleted at once, before the namespace is deleted.
 CABLES = 7
 
-#: Bytes that one class of a traffic shaper may send before the next class may send: one packet of the
-#: largest size before its segmentation (GSO).
+#: Bytes that a class of a traffic shaper may send in one turn: the size of the largest packet that reaches the shaper. The
+#: kernel splits large packets only later (GSO).
 QUANTUM_BYTES = 65536
 
 NAMESPACE_SYSCTLS = {
     "net/ipv4/ip_forward": "0",
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
-    # BBR may be the inherited default and is slow on shaped rails; reno is always available.
+    # Otherwise hosts could inherit BBR, which is slow on shaped rails. Every kernel has reno.
     "net/ipv4/tcp_congestion_control": "reno",
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/tcp_slow_start_after_idle": "0",
-    # The rehearsed NCCL requests socket buffers of 512 KiB.
+    # The default size of a socket's buffers is the size that the rehearsed NCCL requests: 512 KiB.
     "net/ipv4/tcp_rmem": "4096 524288 4194304",
     "net/ipv4/tcp_wmem": "4096 524288 4194304",
-    # A broken path must fail within a test's time limit.
+    # So few retries that a connection over a broken path fails within a test's time limit.
     "net/ipv4/tcp_syn_retries": "4",
 }
 
@@ -153,8 +153,8 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
 def burst_bytes(rate_bits_per_s: int) -> int:
     """Return a token bucket's size for a rate: the number of bytes sent in 10 ms at this rate, but within fixed limits.
 
-    A packet larger than the bucket never passes, and TCP then hangs without an error. The largest packet has the MTU plus a
-    header of 14 bytes.
+    The bucket must hold the largest packet, which has the MTU plus a header of 14 bytes. A larger packet than the bucket
+    would never pass, and TCP would hang without an error.
     """
     ten_ms = rate_bits_per_s // 800
     floor = 65_536 if rate_bits_per_s >= 20_000_000 else 16_384  # noqa: PLR2004 - found by trial

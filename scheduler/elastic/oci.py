@@ -16,7 +16,8 @@ from scheduler.elastic import http_client, oci_identity
 from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine, Renewed
 from scheduler.elastic.http_client import Http
 
-#: Names of a network's tags: for the token of the launch that created the network, and of the launch that last enlarged it.
+#: Names of a network's two tags: one has the token of the launch that created the network, the other the token of the launch
+#: that last enlarged it.
 TOKEN_TAG, GROWN_TAG = "busbar-launch", "busbar-grown"
 _TIMEOUT_S = 20
 _PAGE = 100
@@ -197,7 +198,8 @@ class Oci(Cloud):
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines, with one call for each network whose machines all end, and otherwise one by one.
 
-        OCI has no bulk call. The network of a wanted launch is not deleted while it may still get machines.
+        OCI has no bulk call. `wanted` are tokens of launches that still have nodes: the network that such a launch created is
+        not deleted while it may still get machines.
         """
         if not set(ids) <= set(self._homes):
             self.listing()

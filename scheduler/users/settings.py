@@ -23,7 +23,7 @@ class Settings(NamedTuple):
 
     @property
     def snapshot(self) -> str:
-        """The copy of the directory that survives the controller."""
+        """The path of the directory's copy, which is still there after the controller is lost."""
         return f"{self.home}/.busbar-users/directory.ldif"
 
 

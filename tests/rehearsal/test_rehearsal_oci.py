@@ -289,7 +289,10 @@ def test_a_throttled_call_is_retried_and_finally_reported(cloud: Cloud) -> None:
 
 
 def test_the_clouds_database_loses_no_change_of_concurrent_writers(tmp_path: Path) -> None:
-    """Like processes, stores of their own share only the lock of the file."""
+    """Half of the writers use one store, and each other writer has its own.
+
+    Different stores, like the stores of different processes, share only the file's lock.
+    """
 
     def count(store: Store) -> None:
         with store.change() as database:

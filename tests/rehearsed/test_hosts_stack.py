@@ -165,7 +165,7 @@ def asked(stage: Stage, asker: int, host: int) -> str:
     return found.text
 
 
-def test_exporters_show_the_bytes_of_every_rail_only_to_their_readers_without_a_new_measurement(built):
+def test_enabling_exporters_measures_nothing_and_only_machines_in_read_from_see_the_bytes_of_every_rail(built):
     stage = built[0]
     before, wanted = stage.outputs(), {"exporter": True, "readFrom": ["10.20.1.12/32"]}
     found = stage.up(monitoring=wanted)
@@ -254,7 +254,7 @@ def test_a_drained_node_is_named_with_slurms_own_reason(queued):
     assert "gpu-b is drained in Slurm: cable 7 bends (set by root at 20" in found.text
 
 
-def test_hosts_that_are_cleared_leave_nothing_behind(built):
+def test_a_destroy_keeps_the_hosts_while_the_option_clear_hosts_removes_everything_that_was_rehearsed(built):
     stage = built[0]
     found = stage.destroy()
     assert found.status == 0, found

@@ -419,7 +419,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
     ],
     "reservation-in-group": [
-        (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; set existing")
+        (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; set placement")
     ],
     "reservation-unknown": [(TARGETED, reserved(None), f"{P5}.purchase.reservation is cr-1, which is not in ap-northeast-1")],
     "reservation-type": [

@@ -340,7 +340,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "image-rails": [
         (
             pool(imageFamily="ol7", shape="BM.GPU.H100.8"),
-            "oci.pools[0].imageFamily is ol7, and no such image drives the rails of BM.GPU.H100.8; use ol8 or later",
+            "oci.pools[0].imageFamily is ol7, whose images cannot drive the rails of BM.GPU.H100.8; use ol8 or later",
         )
     ],
     "shape-joined": [

@@ -130,7 +130,7 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
         (REAL, 1, None, ", at an unknown price (set records.pricePerNodeHour)"),
     ],
 )
-def test_machines_that_jobs_start_run_only_while_jobs_need_them_while_others_run_until_the_stack_is_destroyed(
+def test_the_screen_says_whether_machines_run_until_the_stack_is_destroyed_or_only_while_jobs_need_them(
     asked, scale, price, costs
 ):
     judged = judge(json.dumps(document(asked, scale=scale)), asked)

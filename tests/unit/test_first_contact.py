@@ -270,7 +270,7 @@ def test_a_jump_host_that_rejects_the_operators_key_stops_the_wait_at_once(conta
         ((255, "", "first\nssh: connect to host jump: timed out\n"), "", "the jump host does not answer"),
     ],
 )
-def test_a_scanned_host_key_replaces_the_old_key_which_a_failed_scan_does_not_change(
+def test_a_scanned_host_key_replaces_the_old_key_and_a_failed_scan_changes_nothing(
     tmp_path, monkeypatch, answer, learnt, noted
 ):
     before = "10.0.0.1 ssh-ed25519 AAAAOne\n10.0.0.2 ssh-ed25519 AAAAOld\n10.0.0.20 ssh-ed25519 AAAATwenty\n"

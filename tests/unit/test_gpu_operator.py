@@ -222,7 +222,7 @@ def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators
     with pytest.raises(SystemExit) as ended:
         kubernetes_operator.main(ASK)
     assert str(ended.value) == (
-        "GPU Operator is applied, but gpu1 did not offer 1 of nvidia.com/gpu to pods within 0 s: nvidia-driver-daemonset-x: "
+        "GPU Operator is applied, but gpu1 did not offer 1 x nvidia.com/gpu to pods within 0 s: nvidia-driver-daemonset-x: "
         "ImagePullBackOff (Back-off pulling image nvcr.io/nvidia/driver:550.54.15)"
     )
 

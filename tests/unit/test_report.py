@@ -302,7 +302,7 @@ def test_an_unmeasured_pair_has_no_number_while_a_pair_without_a_result_is_red()
 
 
 def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_colours():
-    """The scale is dark at its two ends (zero and the ceiling), and light just below and just above the limit."""
+    """The scale is dark at zero and at the ceiling, and light near the limit below which a pair is red."""
     limit, ceiling = pairs.read(of_eight()).limit_gb_s, pairs.read(of_eight()).ceiling_gb_s
     asked = [0.0, 0.45 * limit, 0.55 * limit, limit + 0.45 * (ceiling - limit), limit + 0.55 * (ceiling - limit), ceiling]
     measured = of_eight()
@@ -342,7 +342,7 @@ def test_the_node_table_can_be_sorted_by_any_column_without_a_script():
     assert "least rail" not in nodes.table(PASSED | {"transport": None})
 
 
-def test_bursts_beyond_the_scale_are_clipped_and_marked_and_the_axis_always_includes_the_gate():
+def test_a_busbw_above_the_axis_is_drawn_as_a_triangle_and_the_axis_always_includes_the_gate():
     burst = [
         found | {"out_of_place": found["out_of_place"] | {"busbw_gb_s": 0.9}} for found in PASSED["results"]["all_reduce"][:2]
     ]

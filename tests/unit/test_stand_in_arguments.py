@@ -14,7 +14,7 @@ pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "rehearsal" / "image"
-#: For each program of the stand-ins, the words of calls into which an unknown option is inserted.
+#: For each program of the stand-ins: the words of its calls. The tests insert an unknown option into each call.
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "bin/aws": [(), ("ssm", "put-parameter")],
     "bin/firewall-cmd": [(), ("--state",), ("--reload",), ("--permanent", "--zone=trusted")],
@@ -115,5 +115,5 @@ def test_every_program_of_the_stand_ins_is_called_in_these_tests():
         "pyxis.c",
         "slurm-pmi-hook",
     }
-    not_called.add("timer")  # the process of a unit that systemctl starts
+    not_called.add("timer")  # systemctl starts it as the process of an active timer
     assert played - set(CALLS) == {f"system/{one}" for one in not_called}

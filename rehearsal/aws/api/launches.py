@@ -20,7 +20,7 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
-_WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
+_WINDOW = 2  # hosts that boot at the same time: one for each core of the smallest machine that runs the rehearsal
 #: Pause in seconds between the request for a machine and its boot; every real machine takes longer. Slurm refuses a node that
 #: booted before Slurm requested it, and compares both times in whole seconds, rounded up. With this pause, the boot is later
 #: than the request even after rounding.

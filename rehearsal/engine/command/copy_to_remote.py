@@ -18,11 +18,11 @@ from .dial import dialled
 from .wire import ASSET, Properties, mark_of
 
 BLOCK_BYTES = 1 << 20
-EMPTY_HASH = hashlib.sha256(b"").hexdigest()  # distinguishes an empty text from an asset that is not known yet
+EMPTY_HASH = hashlib.sha256(b"").hexdigest()  # of an empty text; an asset that is not known yet has no such hash
 
 
 async def copy(call: Call, inputs: Properties) -> None:
-    """Copy `source` to `remotePath`; the inputs are plain values. Raises CommandError."""
+    """Copy the file, text or folder in the input `source` to the path in the input `remotePath`. Raises CommandError."""
     connection = cast("Properties", inputs["connection"])
     source, target = cast("Properties", inputs["source"]), str(inputs["remotePath"])
     text, path = str(source.get("text") or ""), str(source.get("path") or "")

@@ -30,8 +30,8 @@ from pulumi_aws import cloudcontrol, ec2, fsx, iam, s3, servicequotas, ssm, vpc
 from pulumi_command import local, remote
 from pulumi_oci import core, filestorage, limits, lustre
 
-#: The clouds' SDKs load a module when its first name is used. A program's own modules are not imported here, because a program
-#: may belong to another checkout.
+#: The clouds' SDKs load a module when a name in it is first used. So one name of every module that programs use is listed here.
+#: A program's own modules are not imported, because a program may belong to another checkout.
 LOADED = (
     *(pydantic.BaseModel, yaml.safe_dump, local.Command, remote.Command),
     *(core.Vcn, filestorage.FileSystem, limits.get_limit_values, lustre.FileStorageLustreFileSystem),

@@ -170,7 +170,8 @@ static bool listed(const char *names, const char *name)
     return false;
 }
 
-/* Give the task the container's variables, which replace the job's, except those that --container-env names. */
+/* Give the task the container's variables. A variable of the container replaces the job's variable of the same name, unless
+   --container-env names the variable. */
 static int import_environment(spank_t sp, pid_t process)
 {
     char path[64], *pair = NULL;
