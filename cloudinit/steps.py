@@ -1,7 +1,7 @@
 """The steps of a first boot on any cloud, as POSIX shell that is safe to run twice.
 
-A failed step fails the boot, unless the step has the flag `precaution`: then the boot goes on and warns. Facts that differ
-between machines of one shape, such as disks and addresses, are determined at boot.
+If a step fails, the boot fails. A step with the flag `precaution` is an exception: if it fails, the boot warns and goes on.
+Facts that differ between machines of one shape, such as disks and addresses, are determined at boot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from cloudinit import downloads
 
 #: File in which a boot records its outcome; first contact reads it.
 MARK = "/var/lib/busbar/boot.json"
-#: End of a login node's SSH version string once its host key is published, and all steps that may fail the boot are done.
+#: Last word of a login node's SSH version string. It appears as soon as the login node's host key is published and no later
+#: step can fail the boot.
 ANNOUNCEMENT = "busbar-ready"
 #: Text in the SSH version string if the first boot has failed; the name of the failed step follows.
 FAILURE = "busbar-failed:"
@@ -33,8 +34,8 @@ _TELL = f"""  if [ "$status" != 0 ]; then
     announce "{FAILURE}$step" || true
   fi
 """
-#: Changes the SSH version string, which anybody can read without logging in. The new line goes to the top of sshd_config,
-#: because sshd uses the first VersionAddendum that it reads.
+#: A shell function that changes the SSH version string, which anybody can read without logging in. The new line goes to the top
+#: of sshd_config, because sshd uses the first VersionAddendum that it reads.
 _ANNOUNCE = """announce() {
   { echo "VersionAddendum $1"; grep -v '^VersionAddendum busbar' /etc/ssh/sshd_config; } > /etc/ssh/sshd_config.busbar
   cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
@@ -43,8 +44,8 @@ _ANNOUNCE = """announce() {
 }
 """
 
-#: RDMA locks memory, and MPI opens many sockets, so both limits are high. OCI's images set a limit of 131072 files
-#: (oci-hpc-images 9263b5f: kernel_parameters.yml), which must not be lowered.
+#: Limits of locked memory, which RDMA needs, and of open files, because MPI opens many sockets. OCI's images set a limit of
+#: 131072 files (oci-hpc-images 9263b5f: kernel_parameters.yml), which must not be lowered.
 LIMITS_FILE: dict[str, Any] = {
     "path": "/etc/security/limits.d/90-busbar.conf",
     "permissions": "0644",
@@ -74,7 +75,8 @@ class Step:
     def text(self) -> str:
         """The step's text in the script."""
         body = self.shell.strip()
-        # A precaution runs in the background, because `set -e` has no effect to the left of `||`.
+        # A precaution must end at its first failed command, but `set -e` has no effect in commands before `||`. So the
+        # precaution runs in the background, and only `wait` is before `||`.
         return (
             f"step={self.name}\n(\nset -eu\n{body}\n) &\nwait $! || warn\n"
             if self.precaution
@@ -114,14 +116,14 @@ trap mark EXIT
 def grow_root(command: str) -> Step:
     """Grow the root file system to the size of the boot volume.
 
-    Old versions of the vendor's program (oci-utils before 0.12.6-9) fail if there is nothing to grow, so a failure is only
-    reported. If the root file system is too small, the step that needs the space fails.
+    Old versions of the vendor's program (oci-utils before 0.12.6-9) fail if there is nothing to grow. So the boot reports a
+    failure and goes on. If the root file system is really too small, a later step fails for lack of space.
     """
     return Step("grow-root", f"{command} || echo 'busbar: the root file system was not grown'")
 
 
 def search_domain(domain: str) -> Step:
-    """Let host names of the nodes resolve without a domain, and keep DHCP from undoing that.
+    """Add the nodes' domain to the search list, so that short host names resolve; keep DHCP from removing the domain.
 
     Source: the tutorial oracle-japan/ocitutorials, section 0-2.
     """
@@ -151,7 +153,7 @@ def trust(firewall: str, cidrs: tuple[str, ...]) -> Step:
 
 
 def scratch() -> Step:
-    """Create one striped volume of all local NVMe disks, however many there are, at /mnt/localdisk."""
+    """Create one striped volume of all local NVMe disks, and mount it at /mnt/localdisk."""
     return Step(
         "scratch",
         """

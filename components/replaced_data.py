@@ -46,8 +46,9 @@ def asks_first(name: str, path: str, allowed: tuple[str, ...]) -> pulumi.Resourc
             else:
                 named = f"does not name {one['id']}" if allowed else "is empty"
                 raise pulumi.RunError(
-                    f"{path} {named}, and this update would replace {known}, which deletes its data: a changed setting cannot "
-                    f"be applied to it. Undo the change, or copy the data elsewhere and allow it with {path}: [{one['id']}]."
+                    f"{path} {named}, and this update would replace {known} and delete its data, because a changed setting "
+                    "cannot be applied without a replacement. Undo the change, or copy the data elsewhere and allow the "
+                    f"replacement with {path}: [{one['id']}]."
                 )
 
     return pulumi.ResourceHookBinding(

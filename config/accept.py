@@ -32,11 +32,11 @@ class Accept(Model):
 
     gate_gb_s: _Rate | None = Field(
         default=None,
-        description="Bus bandwidth that the largest size must reach; null requires a fraction of what line rates allow.",
+        description="Bus bandwidth that the largest size must reach. null sets it to a fraction of what the line rates allow.",
     )
     limits: dict[Collective, dict[Bytes, _Rate]] = Field(
         default={},
-        description="Out-of-place bus bandwidth that individual collectives must reach at individual sizes.",
+        description="Out-of-place bus bandwidth that a collective must reach at a size, by collective and size.",
         examples=[{"all_gather": {"1G": "300 GB/s"}}],
     )
     allow_skipped: tuple[Skippable, ...] = Field(

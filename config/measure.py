@@ -170,9 +170,9 @@ class Measure(Model):
     )
     prove_rails: bool = Field(
         default=False,
-        description="true tests every rail by itself between neighbours in the ring of nodes, before the collectives: with "
-        "rping, and (not on EFA) with ib_write_bw, whose result is compared with the line rate; without RDMA, by a TCP "
-        "connection. The test takes some 10 s for each rail of a node.",
+        description="true tests every rail by itself, before the collectives, between neighbours in the ring of nodes. With "
+        "RDMA the test runs rping and, except on EFA, ib_write_bw, and compares the result of ib_write_bw with the line rate. "
+        "Without RDMA it opens a TCP connection. The test takes some 10 s for each rail of a node.",
         examples=[True],
     )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
@@ -192,12 +192,12 @@ class Measure(Model):
     )
     timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Time limit for one measurement.")
     ready_timeout_s: Annotated[Seconds, Field(ge=1)] = Field(
-        default=60 * 60, description="Time limit for the wait from first contact to a finished first boot with all rails up."
+        default=60 * 60, description="Time limit for the wait until all nodes have finished their first boot with all rails up."
     )
     search_s: Annotated[Seconds, Field(ge=0)] = Field(
         default=10 * 60,
-        description="Time after which the search for the cause of a short fabric begins no further round; a round may take "
-        "5 min more, and the retest before the search is not counted. 0 s for no search.",
+        description="Time limit for the search for the cause of a short fabric. After this time the search starts no new "
+        "round, but a round that has begun may take 5 min more. The retest before the search does not count. 0 s: no search.",
     )
     nccl_tests: NcclTests = Field(default=NcclTests(), description="The nccl-tests that are built and run.")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-#: Endings of field names that are units. In a stack file, the value has the unit instead.
+#: Units at the ends of field names. A key of a stack file has no unit at its end, because the value contains the unit.
 _UNITS = ("gb_s", "gbit_s", "mb_s", "mib_s", "bytes", "gib", "gb", "usd", "days", "h", "min", "s")
 
 
@@ -36,7 +36,7 @@ class Model(BaseModel):
         frozen=True, extra="forbid", alias_generator=key_of, validate_by_name=True, validate_by_alias=True
     )
 
-    if not TYPE_CHECKING:  # otherwise the type checker would accept any misspelt field
+    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept misspelt fields
 
         def __getattr__(self, name: str) -> Any:
             """Raise `UnreadError` for a refused value; Python calls this method only for fields without a value."""
@@ -55,7 +55,7 @@ def read_strictly(model: type[_M], text: str) -> _M:
 
 
 def inner(annotation: Any) -> type[Model] | None:
-    """Return the model that a field of this type contains, itself or as a list's entries; None if it contains no model."""
+    """Return the model of a field's value, or of the entries of the value; None if neither is a model."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation
     parts = get_args(annotation)

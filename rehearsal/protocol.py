@@ -19,7 +19,7 @@ def start_fast() -> None:
 
     Call this function before any import from `pulumi`; afterwards, no other part of `pulumi` can be imported.
     """
-    # Garbage collection takes a fifth of a plugin's start time, and a plugin lives only as long as one operation.
+    # Garbage collection takes a fifth of a plugin's start time. A plugin runs only for one operation, so it can do without.
     gc.disable()
     found = importlib.util.find_spec("pulumi")
     if found is None or not found.submodule_search_locations or "pulumi" in sys.modules:
@@ -34,8 +34,8 @@ def start_fast() -> None:
 class StopSignals:
     """Catches SIGINT and SIGTERM from now on, and lets the caller wait for them.
 
-    A threading.Event that the handler sets would not work: if a signal arrives while this thread holds the Event's lock, the
-    handler waits for that lock forever.
+    Do not use a threading.Event here. Handler and caller run in the same thread: if a signal arrives while the thread holds the
+    Event's lock, the handler waits for that lock forever.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class StopSignals:
             signal.signal(number, self._arrived)
 
     def _arrived(self, _number: int, _frame: types.FrameType | None) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier signals
+        with contextlib.suppress(BlockingIOError):  # if earlier signals fill the pipe, `wait` returns anyway
             os.write(self._tell, b"x")
 
     def wait(self, seconds: float) -> bool:

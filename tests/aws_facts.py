@@ -59,16 +59,16 @@ _EVERY_PORT = (-1, -1)
 
 
 def own_group(*rules: GroupRule) -> SecurityGroup:
-    """Return an existing security group in the VPC whose id is in the constant `VPC`, with these rules."""
+    """Return an existing security group with these rules, in the VPC `VPC`."""
     return SecurityGroup(VPC, rules)
 
 
 def rules_of(peer: str, protocol: str = "-1", ports: tuple[int, int] = _EVERY_PORT) -> tuple[GroupRule, GroupRule]:
-    """Return two rules: one for traffic from a peer, and one for traffic to the peer."""
+    """Return two rules: one admits traffic from a peer, the other admits traffic to the peer."""
     return GroupRule(False, protocol, ports, peer), GroupRule(True, protocol, ports, peer)
 
 
-#: Security groups that allow all the traffic that the stack `GIVEN` needs, and more.
+#: Existing security groups. They allow all the traffic that the stack `GIVEN` needs; they also allow other traffic.
 GROUPS = {
     NODES: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED), GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0")),
     LOGIN: own_group(

@@ -71,9 +71,9 @@ class Cluster(Kubectl):
         groups: API groups that the cluster knows.
         kinds: the kinds of objects that a namespace can contain, as `api-resources` names them.
         warnings: events of the object that creates the pods.
-        unused: number of look-ups in which a new custom resource definition has no status, because it is not in use yet.
+        unused: in this many look-ups, custom resource definitions have no status, as if they were not in use yet.
         wrong: answers that replace the usual answers, by the first word or the first two words of a call.
-        inner: answers to shell commands in a pod, by a part of the command; the first match counts.
+        inner: (part, answer): `answer` is for shell commands in a pod that contain `part`; the first match counts.
     """
 
     def __init__(self) -> None:

@@ -2,8 +2,9 @@
 
 pulumi stack export --stack STACK | python -m tools.exclude NODE STACK FILE && pulumi up --stack STACK
 
-FILE is the stack file, which requests one node fewer afterwards. On OCI the vendor's own tool detaches and terminates the node
-and shrinks its pool. On AWS, machines are numbered, and the stack file lists the numbers that are left out.
+FILE is the stack file; the program changes it, so that it no longer requests the node. On OCI the program also runs the
+vendor's own tool, which detaches and terminates the node and shrinks its pool. On AWS, machines are numbered, and the program
+adds the node's number to the list of numbers that are left out.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def exclude(state: dict[str, Any], name: str, stack: str, file: Path, run: Run) 
 
 
 def _hosts(config: dict[str, Any], name: str) -> list[str]:
-    """Return the change to a stack file that leaves out an existing machine of target hosts."""
+    """Return the change to a stack file of target `hosts` that leaves out a machine."""
     group = config["busbar:hosts"]
     if name not in group.get("nodes", {}):
         if not group.get("inventory"):
-            raise RefusedError(f"{name} is not in hosts.nodes any more; run make up, which measures without it")
+            raise RefusedError(f"{name} is not in hosts.nodes any more; run make up, which measures the other machines")
         raise RefusedError(f"{name} is named in {group['inventory']}; remove it from that file, and run make up")
     if len(group["nodes"]) == 1:
         raise RefusedError(f"{name} is the only machine; without it nothing can be measured")

@@ -18,10 +18,13 @@ _SEEN_WITHIN_S = 150
 
 
 def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
-    """Return which files of the runner's runs, on any host, contain `text`. The engine's own output shows the text too late."""
+    """Return the paths of those files named `file` in the folders of runs, on all hosts, that contain `text`.
+
+    The engine's own output would show the text too late.
+    """
     found = set()
     for host in stage.world.glob("hosts/*/pid"):
-        with contextlib.suppress(OSError):  # a host that is being stopped, or a run that is being removed
+        with contextlib.suppress(OSError):  # meanwhile the host may stop, or its run may be removed
             root = Path("/proc", host.read_text().strip(), "root")
             runs = root.glob(f"home/*/.busbar/runs/*/{file}")
             found |= {f"/{run.relative_to(root)}" for run in runs if text.encode() in run.read_bytes()}
@@ -30,7 +33,7 @@ def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
 
 @contextlib.contextmanager
 def begun(stage: Stage, words: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a command of the stage; if it still runs when the block ends or fails, wait for it."""
+    """Start a command in the stage's world; if the command still runs when the `with` block ends or raises, wait for it."""
     child = stage.begin(*words)
     try:
         yield child
@@ -40,7 +43,7 @@ def begun(stage: Stage, words: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], file: str = "progress.log") -> None:
-    """Wait until the file of a run that is not in `before` contains `text`.
+    """Wait until a run's file named `file` contains `text`; files whose paths are in `before` do not count.
 
     Raises:
         AssertionError: the update ended first, or the text was not seen in time.
@@ -70,7 +73,7 @@ def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKIL
     if not mine:
         raise AssertionError(f"no {name} runs")
     for pid in mine:
-        with contextlib.suppress(ProcessLookupError):  # it ended because another of these processes did
+        with contextlib.suppress(ProcessLookupError):  # if one of these processes dies, others may end before their own signal
             os.kill(pid, how)
 
 

@@ -40,8 +40,8 @@ class Run:
     Attributes:
         name: the name of the step that ran.
         program: the collective that ran.
-        rows: complete rows only, as {size_bytes, out_of_place, in_place}; the two placements are {time_us, algbw_gb_s,
-            busbw_gb_s, wrong}.
+        rows: complete rows only, as {size_bytes, out_of_place, in_place}; each of `out_of_place` and `in_place` is {time_us,
+            algbw_gb_s, busbw_gb_s, wrong}.
         listed: how many rows the line lists, complete or not; None if the line has no list of rows.
         ranks, hosts: numbers of ranks and of hosts, as reported.
         problems: what the runner found wrong; None if the line has no list of problems.
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def wrong(self) -> int:
-        """How many elements arrived wrong in both placements of all rows together."""
+        """Number of elements that arrived wrong: the sum over all rows, out of place and in place."""
         placements = [row.get(placement) or {} for row in self.rows for placement in ("out_of_place", "in_place")]
         return sum(int(placement.get("wrong") or 0) for placement in placements)
 
@@ -81,7 +81,7 @@ class Measurement:
     Attributes:
         line: the line itself.
         runs: runs by the name of their step.
-        scale: the number that the run stated as the divisor of line rates; 1 on real hardware.
+        scale: how many times slower the rehearsed rails are, as the run states it; 1 on real hardware.
         differences: how nodes differ; None if the line does not compare the nodes.
     """
 
@@ -92,7 +92,7 @@ class Measurement:
 
     @property
     def refused(self) -> str:
-        """Why nothing was run; empty where the line has a measurement."""
+        """Why nothing was run; empty if the line has a measurement."""
         said = self.line.get("failed")
         return said if isinstance(said, str) else ""
 
@@ -127,10 +127,10 @@ def read(text: str) -> Measurement:
 
 
 def last_json(text: str) -> Any:
-    """Return the JSON value in the last line of `text`; its numbers are finite, and its integers have at most 64 bits.
+    """Return the JSON value in the last line of `text`.
 
     Raises:
-        LineError: the last line is not such JSON.
+        LineError: the last line is not JSON, or has a number that is not finite or an integer of more than 64 bits.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -205,7 +205,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         ranks: number of ranks in one group.
         nodes: number of nodes that had to run ranks.
         all_ranks: number of ranks in all groups together; None if there is only one group.
-        checked: whether values had to be checked.
+        checked: whether the run had to check the values that arrived.
     """
     if run.failed:
         yield run.failed
@@ -252,7 +252,7 @@ def _run(step: dict[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Groups:
-    """Results of groups of ranks that ran at once: their number; the slowest groups; maximum, median and MAD in GB/s.
+    """Results of groups of ranks that ran at the same time: number of groups, and their maximum, median and MAD in GB/s.
 
     `slowest` has (index, GB/s) of each group, the slowest group first. If there are many groups, only the slowest are listed.
     MAD is the median absolute deviation.

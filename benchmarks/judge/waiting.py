@@ -15,11 +15,12 @@ from benchmarks.judge.measurement import Measurement, is_number, of, steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: If ranks waited for this share of their time or more, the machine's load, not its wires, determines the times of individual
-#: operations and the shape of a curve.
+#: If ranks waited for a processor for this share of their time or more, the times of individual operations and the shape of a
+#: curve describe the machine's load, not its wires.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
-#: The largest share that counts. A rank that waited almost all the time reports 1, and results cannot be divided by 0.
+#: Upper limit of the share of time that ranks waited. A rank that waited almost all the time reports 1, and then the share in
+#: which it did not wait would be 0. But results are divided by that share.
 _MOST = 0.9999
 #: If the load of this machine may explain why a check is short, the first reason of the check begins with these words.
 BUSY = "this machine: "
@@ -28,11 +29,11 @@ BUSY = "this machine: "
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
     """Return `checks`; a short check becomes unknown if waiting may explain the whole shortfall.
 
-    `ask` returns the checks of a measurement. It is called with `found` corrected as if no rank had waited: results are divided
-    by the share of time in which ranks did not wait. Example: a result is half of the line rate, and the limit is 0.85 of the
-    line rate. Corrected once, the result meets the limit only if ranks waited for at least 0.41 of their time. If groups of
-    ranks ran at the same time, only the slower groups may have waited, so their results are corrected twice. Then 0.23 of the
-    time can be enough.
+    `ask` returns the checks of a measurement. `found` is corrected as if no rank had waited, and `ask` judges the corrected
+    measurement. The correction divides a result by the share of time in which ranks did not wait. Example: a result is half of
+    the line rate, and the limit is 0.85 of the line rate. Then the corrected result meets the limit only if ranks waited for at
+    least 0.41 of their time. If groups of ranks ran at the same time, perhaps only the slower groups waited, so the results of
+    these groups are corrected twice. In the example, 0.23 of the time can then be enough.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
@@ -48,7 +49,7 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
 
 
 def is_slow(one: Check) -> bool:
-    """Return whether a check is short, or unknown because this machine was too busy. Another measurement may settle both."""
+    """Return whether a check is short, or is unknown because this machine was too busy; then measuring again is worthwhile."""
     return one.state == SHORT or (one.state == UNKNOWN and any(why.startswith(BUSY) for why in one.why[:1]))
 
 
@@ -59,7 +60,7 @@ def waited(step: dict[str, Any]) -> float:
 
 
 def _at_once(step: dict[str, Any]) -> dict[str, Any]:
-    """Return a step as it would have been with a processor for every rank that was ready to run."""
+    """Return the step with its results corrected, as if no rank had waited for a processor."""
     ran = 1 - waited(step)
     rows, looks, groups = (step.get(name) for name in ("rows", "looks_gb_s", "groups_gb_s"))
     changed = dict(step)

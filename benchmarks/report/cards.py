@@ -9,12 +9,12 @@ from typing import Any
 from benchmarks.report import ending
 from benchmarks.report.outputs import culprit_finding, culprit_sentence, culprits
 
-#: At most this many nodes are listed in the identity, and this many numbers for one culprit.
+#: Largest number of nodes that the identity names, and largest number of trials that a culprit's card lists.
 _NAMED, _NUMBERS = 8, 24
 
 
 def identity(outputs: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what identifies this measurement: stack, run, time, cluster, nodes and price, each with its text."""
+    """Return (name, text) of each fact that identifies this measurement: stack, time, run, cluster, nodes and price."""
     nodes = [node["name"] for node in outputs["nodes"]]
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     pool = f", pool {outputs['pool']}" if outputs.get("pool") else ""
@@ -36,7 +36,7 @@ def top(outputs: dict[str, Any]) -> str:
 def cards(outputs: dict[str, Any]) -> str:
     """Return a card for each culprit: what it is, its busbw, the rails or pairs that were tried, and what to type next.
 
-    If the search found no culprit, or did not complete, a paragraph reports that. Without a search, return an empty text.
+    If the search found no culprit, or did not complete, a paragraph reports that. If there was no search, the text is empty.
     """
     search = outputs.get("search")
     if not search:
@@ -67,7 +67,10 @@ def numbers(culprit: dict[str, Any]) -> list[tuple[str, float | None, bool]]:
 
 
 def _holds(culprit: dict[str, Any], tried: set[str]) -> bool:
-    """Tell whether a trial of the nodes `tried` contains the blamed node or link; every trial that is kept of a group does."""
+    """Tell whether a trial of the nodes `tried` contains the blamed node or link.
+
+    If several nodes are blamed as a group, or the paths between them, the evidence has only trials that contain what is blamed.
+    """
     nodes = set(culprit.get("nodes", []))
     if culprit.get("kind") in {"group", "between"}:
         return True

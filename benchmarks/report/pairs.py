@@ -14,15 +14,14 @@ from matplotlib.patches import Rectangle
 from benchmarks.report.outputs import culprits, tried_pairs
 from benchmarks.report.plot import STYLE
 
-#: Colours from zero to the limit, and from the limit to the ceiling.
+#: Colours of pairs below the limit, and colours of pairs from the limit to the ceiling.
 _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
-#: A pair below this share of a healthy pair's busbw is slow. Without an all_reduce gate, such a pair is red.
+#: A pair below this share of a healthy pair's busbw is slow. If the gate is not for all_reduce, slow pairs are red.
 _OF_HEALTHY = 0.9
-#: Kinds of culprits that are several nodes, of which some pairs may be fine.
+#: Kinds of culprits that consist of several nodes. Some pairs of these nodes may be fine.
 _TOGETHER = frozenset({"group", "between"})
-#: If there are more nodes than the first number, names would overlap; if there are more than the second, numbers in the matrix
-#: would overlap.
+#: The matrix has names only up to the first number of nodes, and numbers only up to the second, because more would overlap.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
 
 
@@ -36,7 +35,7 @@ class Pairs:
         ceiling_gb_s: upper end of the colour scale: the ceiling of all_reduce, or what a healthy pair reaches if that ceiling
             is not known.
         limit_gb_s: a pair with a lower busbw is red.
-        blamed: pairs that have a culprit; where several nodes are blamed together, only slow pairs.
+        blamed: pairs that contain a culprit. If several nodes are blamed together, only the slow pairs of these nodes.
     """
 
     names: tuple[str, ...]
@@ -118,9 +117,10 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
 
 
 def _has(culprit: dict[str, Any], pair: set[str]) -> bool:
-    """Tell whether `pair` contains a blamed node or a node of a blamed group, or is a blamed link or part of a blamed path."""
+    """Tell whether `pair` contains the blamed node, or a node of the blamed group, or is on a blamed link or path."""
     nodes, kind = set(culprit.get("nodes", [])), culprit.get("kind")
-    # A slow rail plane affects every pair. Of a long list of nodes, the line has only the first few.
+    # A slow rail plane affects every pair, so no pair is marked for it. If the list of nodes is cut, the rest of the nodes is
+    # not known, so no pair is marked either.
     if kind == "rail_plane" or any(str(name).startswith("...") for name in nodes):
         return False
     return pair <= nodes if kind in {"link", "between"} else bool(nodes & pair)

@@ -109,7 +109,7 @@ def listening(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Iterator
         yield port
     finally:
         with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)  # otherwise a thread that waits in accept keeps the socket open
+            server.shutdown(socket.SHUT_RDWR)  # ends the thread in `accept`, which would keep the socket open
         server.close()
         for child in children:
             child.kill()
@@ -123,7 +123,10 @@ def _accept(server: socket.socket) -> None:
 
 
 def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) -> List[List[str]]:
-    """Return the commands for one end of a rail, rping before ib_write_bw: servers if `peer` is empty, otherwise clients."""
+    """Return the commands for one end of a rail, rping before ib_write_bw.
+
+    If `peer` is empty, the commands are servers; otherwise they are clients of the servers at the address `peer`.
+    """
     found = []
     if asked["ping"]:
         # -I binds rping to the rail: if several rails share a network, the route would send all traffic over the first rail.

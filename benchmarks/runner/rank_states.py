@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-#: Time between the two readings of processor time.
+#: A process's processor time is read twice; time between the two readings.
 _INTERVAL_S = 0.5
 _RAS_TIMEOUT_S = 10
 #: Environment variables in which Open MPI and PMIx give a process its rank.
@@ -46,7 +46,8 @@ def _is_named(pid: str, name: str) -> bool:
     words = _read(f"/proc/{pid}/cmdline")
     if words:
         return os.path.basename(words.split(b"\0")[0].decode("utf-8", "replace")) == name
-    # A dead process that its parent has not reaped has no command line; the kernel keeps 15 characters of its name (proc(5)).
+    # A dead process that its parent has not reaped has no command line. Its name is still known, but the kernel keeps only 15
+    # characters of the name (proc(5)).
     return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").rstrip("\n") == name[:15]
 
 

@@ -14,8 +14,8 @@ from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of,
 #: pairs of a crowded round have run again, no more repeats are needed to decide whether the pairs share a link.
 _CLEARED, _TRIED_AGAIN = 2, 4
 #: A node is slow by itself if it is slow with at least this share of its partners.
-#: An island is a set of nodes that are fine with each other but slow with other nodes. It is slow by itself if at least this
-#: share of its trials in sparse rounds is slow.
+#: An island is a set of nodes that are fine with each other but slow with other nodes. An island is slow by itself if at least
+#: this share of the trials between the island and other nodes in sparse rounds is slow.
 _MOSTLY = 0.75
 
 
@@ -40,7 +40,8 @@ class Slowness:
         # a link.
         self.sparse: Dict[Pair, List[Sample]] = {}
         self.is_crowded = False
-        self.unclear: List[List[Sample]] = []  # slow samples of crowded rounds; their pairs need trials in sparse rounds
+        # Slow samples of crowded rounds; to find out why they are slow, their pairs must be tried in sparse rounds.
+        self.unclear: List[List[Sample]] = []
         self.company = self._in_company(rounds)
         self.is_packed = is_packed(rounds, nodes, self.is_slow)
         self.lone = lone_samples(rounds, nodes, is_packed=self.is_packed)
@@ -97,8 +98,8 @@ class Slowness:
     def _slow_by_themselves(self, slow_rounds: List[List[Sample]]) -> Set[int]:
         """Return the nodes that are slow by themselves: they are slow in sparse rounds, and slow with most of their partners.
 
-        Slow trials in a crowded round do not count: in half of the rounds, a node's partner may be on another leaf switch than
-        the node.
+        Slow trials in a crowded round do not count: perhaps a shared link between leaf switches made them slow, because in half
+        of the rounds a node's partner may be on another leaf switch.
         """
         suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
         in_doubt = {id(sample) for slow in slow_rounds for sample in slow}
@@ -111,7 +112,10 @@ class Slowness:
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
-        """Tell whether a sample has no number, or is below the healthy range and names no cause outside the fabric."""
+        """Tell whether a sample is slow: it has no number, or its number is below the healthy range.
+
+        A low number is excused if the sample names a cause outside the fabric.
+        """
         number = sample.busbw_gb_s
         if number is None:
             return True
@@ -139,8 +143,8 @@ class Slowness:
     def _is_short(self, sample: Sample) -> bool:
         """Tell whether a ring is short (too slow).
 
-        A ring is short only if it is below the healthy range. If the full ring is short, too, the busbw of another short ring
-        must also be nearer to the busbw of the full ring than to the busbw of a healthy pair.
+        A ring is short only if it is below the healthy range. If the full ring is below that range, too, there is a second
+        condition: the ring's busbw must be nearer to the busbw of the full ring than to the busbw of a healthy pair.
         """
         if is_excused(sample):
             return False
@@ -160,7 +164,8 @@ class Slowness:
     def _islands(self) -> List[Set[int]]:
         """Return the islands.
 
-        Fine pairs connect the nodes of an island. All pairs between the island and the largest set of connected nodes are slow.
+        Two nodes are connected if their pair is fine. Connected nodes form a set, and an island is a set of at least two nodes,
+        but not the largest set. More than two pairs between the island and the largest set must have run, and all are slow.
         """
         parent = list(range(self.nodes))
 
@@ -180,7 +185,7 @@ class Slowness:
         found = []
         for island in whole_sets[1:]:
             if len(island) == 1:
-                break  # all later sets have one node, too
+                break  # the sets are sorted by size, so all sets after this one have a single node, too
             bridges = [pair for node in island for pair in self.partners.get(node, ()) if other_of(pair, node) in whole_sets[0]]
             if len(bridges) > 2 and self._are_slow_apart(bridges):  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)
@@ -195,6 +200,9 @@ class Slowness:
         return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
 
     def _are_slow_apart(self, pairs: List[Pair]) -> bool:
-        """Tell whether `pairs` are slow even without company: if a round was crowded, most sparse trials must be slow, too."""
+        """Tell whether `pairs`, which are slow, are slow by themselves, and not only in company.
+
+        If no round was crowded, they are. Otherwise most of their trials in sparse rounds must be slow.
+        """
         apart = [self.is_slow(sample) for pair in pairs for sample in self.sparse.get(pair, ())]
         return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as in _islands

@@ -28,5 +28,5 @@ def quota_name(kind: str, option: str) -> str | None:
     """Return the name of the quota for instances of type `kind` that are bought as `option`; None if the name is unknown."""
     if option != SPOT:
         return _ON_DEMAND.get(family(kind))
-    # No source names the Spot quota of P6, and the name of P4's quota does not include P6.
+    # Both sources are silent about the Spot quota of P6, so its name is unknown.
     return _SPOT_P5 if kind.startswith("p5") else None if kind.startswith("p6") else _SPOT.get(family(kind))

@@ -38,10 +38,10 @@ class Acceptance(pulumi.ComponentResource):
     cluster on the nodes; Records and Accept. If Slurm starts the nodes: OnDemand, Records and Accept. If there are no nodes yet
     and no job may start any: nothing.
     Outputs: `expected`, the values known before any measurement; `measured`, the record of one measurement, always replaced as
-    a whole (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, with which a person logs in to the head
-    node (to the controller if Slurm starts the nodes); `readme`, Markdown; `head`, the head node once every node is ready, or
-    None if there are no nodes or Slurm starts them. No output depends on Accept, so the outputs keep the evidence if Accept
-    fails.
+    a whole (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, with which a person logs in to the head node,
+    or, if Slurm starts the nodes, to the controller; `readme`, Markdown; `head`, the head node as soon as every node is ready
+    (None if there are no nodes, or if Slurm starts them). No output depends on Accept, so the outputs keep the evidence if
+    Accept fails.
     """
 
     expected: pulumi.Output[dict[str, Any] | None]
@@ -73,7 +73,7 @@ class Acceptance(pulumi.ComponentResource):
         self.readme = pulumi.Output.from_input(f"# {why}\n")
 
     def _await_job(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
-        """Offer the test job, and export the result of its last run."""
+        """Write the test job, which a user or an update runs, and export the result of its last run."""
         mine, price, shape = pulumi.ResourceOptions(parent=self), stack.records.price, planned.shape
         if shape is None:
             raise pulumi.RunError(f"the shape of {planned.name} is not known, and its nodes do not exist yet")
@@ -104,7 +104,7 @@ class Acceptance(pulumi.ComponentResource):
         where = job.ended.apply(lambda its: its.where if its else None)
 
         def record(ended: Ended | None, waits: str, number: int) -> Whole:
-            if ended is None:  # the next update reads the job's result again
+            if ended is None:  # marked as refused, so that the next update reads the job's result again
                 return Whole(outputs.nothing_measured(planned.name, waits) | {"attempt": number, "refused": True})
             return self._record(ended.end, ended.where.built, number)
 
@@ -201,8 +201,7 @@ class Acceptance(pulumi.ComponentResource):
     ) -> None:
         """Export and show the result, and fail the update unless the measurement passed.
 
-        If `end` is None, nothing was measured, and `waits` gives the reason. The update then fails only if a measurement is
-        `required`.
+        If `end` is None, nothing was measured, and `waits` says why. The update then fails only if `required` is true.
         """
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
             lambda known: known["record"].fields | _beside(known["record"].fields["evidence"], known["kept"])
@@ -228,7 +227,10 @@ class Acceptance(pulumi.ComponentResource):
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
     def _say(self, end: End | None, words: Said, kept: Kept, last: dict[str, Any]) -> None:
-        """Log a pass, or that nothing was measured; also log if the result is old, and what changed since the previous run."""
+        """Log that the measurement passed, or that nothing was measured.
+
+        Also log that a result was measured before this update, and what changed since the previous run.
+        """
         if end is None:
             pulumi.log.info(words.headline, self)
             return

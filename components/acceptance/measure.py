@@ -22,7 +22,7 @@ from components.reach import Ran
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished measurement: its Command, on which a search depends, and the first judgement of the Command's line."""
+    """A finished measurement: its Command, and the judgement of the Command's line before any retest."""
 
     command: Ran
     look: pulumi.Output[Look]
@@ -39,7 +39,7 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     after: Sequence[Ran],
     opts: pulumi.ResourceOptions,
 ) -> Measured:
-    """Register the measurement of `asked`, after the build and the Commands `after`.
+    """Register the Command that measures what `asked` requests; it runs after the build and after the Commands in `after`.
 
     The judgement is a function of values in the state, so a preview of a measured stack shows the same judgement.
     """

@@ -1,4 +1,4 @@
-"""Stage `ready`: first contact with every node, which all later stages need; if it fails, the error names the missing nodes."""
+"""Stage `ready`: first contact with every node. All later stages need it. If it fails, the error names the missing nodes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Ready(pulumi.ComponentResource):
     """All nodes answer, have finished their first boot, have all rails up, and have each other's host keys.
 
     Creates: one Command for all nodes, which runs on the operator's machine, or on the machine that runs kubectl.
-    Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row or what the nodes report (known at
-    preview if the stack names a complete row); `network`, CIDRs (on Kubernetes, the interface) of the front end.
+    Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row if that row is complete (a preview
+    knows it then), else what the nodes report; `network`, CIDRs (on Kubernetes, the interface) of the front end.
     """
 
     head: pulumi.Output[Head]

@@ -16,8 +16,9 @@ class Runner(pulumi.ComponentResource):
     """The packed runner and the files that it needs, in the head node's home folder.
 
     Creates: one copy of the runner, and one copy of every file in `files` (name in the home folder -> local path and sha256).
-    Outputs: none; `run` registers one Command for each request. A changed `identity` means that machines were replaced. A
-    changed `attempt` sends every request again; if a request is already done, the runner answers at once.
+    Outputs: none; `run` registers one Command for each request. If `identity` changes, machines were replaced: everything is
+    copied again, and every request is sent again. If `attempt` changes, every request is sent again. If a request is already
+    done, the runner answers at once.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what every request needs, once
@@ -72,8 +73,8 @@ class Runner(pulumi.ComponentResource):
     def _start(self, request: str) -> str:
         """Return the shell command that gets `request` on its standard input.
 
-        The command is `cat`, which returns the request unchanged, if an earlier stage failed or if the request is a search that
-        is not needed. Otherwise the command asks the runner.
+        If an earlier stage failed, or if the request is a search that is not needed, the command is `cat`, which returns the
+        request unchanged. Otherwise the command asks the runner.
         """
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]

@@ -1,4 +1,4 @@
-"""Stage `search`: retests the steps that seemed slow and searches for the cause; measurement and retest decide the verdict."""
+"""Stage `search`: retests the steps that seemed slow, searches for the cause, and determines the final judgement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def search(  # noqa: PLR0913 - what a search depends on, by name
 ) -> pulumi.Output[End]:
     """Register the retest and the search for the cause, each done only if `measured` needs it.
 
-    The search takes at most `budget_s` seconds.
+    After `budget_s` seconds, the search starts no new round.
     """
 
     def request(where: Place, look: Look) -> str:

@@ -20,9 +20,9 @@ class Network(pulumi.ComponentResource):
 
     Creates: VPC, second address range, internet gateway, NAT gateway with its address, two route tables with a route each,
     subnets and their associations, S3 gateway endpoint; nothing if the stack file names existing subnets.
-    Outputs: `vpc_id`; `private_cidr`, the address range of the nodes' subnet; `public_subnet_id`, `private_subnet_id`,
-    `second_subnet_id` (None without a second zone), each known once the subnet's routes exist; `route_table_ids`, private and
-    public (empty for an existing network).
+    Outputs: `vpc_id`; `private_cidr`, the address range of the nodes' subnet; `public_subnet_id`, `private_subnet_id` and
+    `second_subnet_id`, each known as soon as the subnet's routes exist (`second_subnet_id` is None if there is no second zone);
+    `route_table_ids`, the private and the public route table (empty for an existing network).
     """
 
     vpc_id: pulumi.Output[str]
@@ -52,7 +52,7 @@ class Network(pulumi.ComponentResource):
 
     def _make(self) -> None:
         name, wanted = self._name, self._wanted
-        cidrs, zone = wanted.network, wanted.zone or ""  # `zone.chosen` has set the zone
+        cidrs, zone = wanted.network, wanted.zone or ""  # never empty: the function `zone.chosen` has set it
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",

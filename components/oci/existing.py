@@ -45,7 +45,7 @@ def looked_up(wanted: Oci) -> Found:
     if own is None:
         return Found(wanted, wanted.search_domain)
     public, private = _subnet("publicSubnet", own.public_subnet), _subnet("privateSubnet", own.private_subnet)
-    # New file systems admit clients in `vcn`; with existing subnets, `vcn` is the range of the nodes' subnet.
+    # New file systems accept clients whose address is in the setting `vcn`. Here, only clients in the nodes' subnet may mount.
     cidrs = {"public": public.cidr_block, "private": private.cidr_block, "vcn": private.cidr_block}
     # The rules read which keys the stack file sets, so the copy must not lose this information.
     network = Network.model_construct(wanted.network.model_fields_set, **{**dict(wanted.network), **cidrs})

@@ -20,7 +20,7 @@ PYTHON = "python3 -IS -"
 
 @dataclass(frozen=True)
 class Program:
-    """One program as text. The program's file is read while resources are registered, not later in an output's callback.
+    """One program as text. Create a `Program` while resources are registered, because that reads the program's file.
 
     Attributes:
         source: the program without a call, after the text of every file that it imports.

@@ -1,8 +1,8 @@
 """Applies a stack's objects to a cluster and waits until every pod runs.
 
-With the command-line argument `remove`, the program removes the objects instead. To apply them, it uses server-side apply
-without force, after a check for objects of the same names: an object without the stack's labels is never changed. The program
-prints one JSON line about the pods (nothing with `remove`), or exits with a message.
+With the command-line argument `remove`, the program removes the objects instead. Before it applies them, it looks for objects
+of the same names: if one lacks the stack's labels, the program changes nothing and exits with a message. It applies the objects
+by server-side apply without force. At the end it prints one JSON line about the pods (nothing with `remove`).
 """
 
 import json
@@ -16,7 +16,7 @@ from components.remote_scripts.kubernetes_pending import events, events_seen, wh
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
-#: Kinds of objects that the cluster itself creates for or about other objects, and removes later.
+#: Kinds of objects that belong to other objects; the cluster creates and removes them.
 _DERIVED = ("events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io", "pods.metrics.k8s.io")
 #: Label of an object that a program created: the program's name.
 _MANAGED = "app.kubernetes.io/managed-by"
@@ -33,10 +33,11 @@ def main(ask: Dict[str, Any]) -> None:
     `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes` (names of the nodes that each get one pod),
     `gpus` (number of GPUs of each pod), `gpu_resource`, `rails` (names of the rails' interfaces in a pod), `image`, `labels` of
     the stack, `way` ([name, value] of the service account's annotation that records on which machine kubectl last applied the
-    objects), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` ([kind, name] of objects
-    that a job of another kind left), `template` ([name, value] of the job's annotation, whose value is a hash of what the pods
-    are made of), `objects` ([kind, name] of each object), `space` (YAML of the namespace), `manifest` (YAML of the other
-    objects) and `timeout_s`. A namespace that no stack created is used as it is.
+    objects), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` (list of [kind, name]: the
+    objects that would exist if `job` were of the other kind; they are removed), `template` ([name, value] of the job's
+    annotation; the value is a hash of the pods' template), `objects` (list of [kind, name], one for each object), `space`
+    (YAML of the namespace), `manifest` (YAML of the other objects) and `timeout_s`. A namespace that no stack created is used
+    as it is.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -75,8 +76,8 @@ def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
 def _refuse_foreign(there: Dict[Tuple[str, str], Optional[Dict[str, Any]]], ask: Dict[str, Any]) -> None:
     """Exit with a message if an object that is not the stack's has the kind and name of one of the stack's objects.
 
-    `there` has, by kind and name, what the cluster has under the names of the stack's objects. A namespace is refused only if
-    it is another stack's: users may create the namespace themselves, to put the image's pull secret into it.
+    `there` has an entry for each object of the stack: (kind, name) -> the cluster's object of this kind and name, or None. A
+    namespace is refused only if another stack created it: a user may create it and put the image's pull secret into it.
     """
     foreign = []
     for (kind, name), found in there.items():
@@ -109,7 +110,7 @@ def _end_former(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Delete finished pods that nothing replaces: MPI Operator keeps the pods of finished workers."""
+    """Delete finished pods of MPI Operator, which keeps the pods of finished workers and does not replace them."""
     if ask["job"] == "job.batch":
         return
     for pod in pods_of(kubectl, ask["pods"]):
@@ -134,7 +135,7 @@ def _apply(kubectl: Kubectl, manifest: str) -> None:
     if done.status != 0:
         conflict = done.err.partition("Please review")[0].strip()
         sys.exit(
-            f"an object of the stack was changed by somebody else, and was not changed back: {conflict}"
+            f"somebody else changed an object of the stack; the update did not change it back: {conflict}"
             if "conflict" in conflict
             else f"the stack's objects could not be applied: {done.why}"
         )
@@ -223,7 +224,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for kind, _ in ask["objects"]:
         if kind != "namespace":
             kinds[kind] = None
-    # The job is deleted first, while its pods still have their permissions; an unknown kind has no objects.
+    # The job is deleted first, while its pods still have their permissions. A kind that the cluster does not know has no
+    # objects.
     for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):
         words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
         gone = kubectl(*words, timeout_s=_REMOVE_S)

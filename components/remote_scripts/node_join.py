@@ -1,4 +1,4 @@
-"""Authorizes the head node's key on every node, and the operator's current key, too; no private key leaves a machine."""
+"""Authorizes the public keys of the head node and of the operator on every node; no private key leaves a machine."""
 
 import shlex
 import sys
@@ -23,13 +23,13 @@ cat ~/.ssh/id_ed25519.pub
 
 
 def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
-    """Authorize `way.accept` on every node, or exit with a message.
+    """Authorize the operator's public key, `way.accept`, on every node (if it is not empty), or exit with a message.
 
-    If there are several nodes, every node also authorizes the head node's public key and learns `keys`, the nodes' host keys.
+    If there are several nodes, every node also authorizes the head node's public key and gets the nodes' host keys (`keys`).
     The head node's key pair is created if it does not exist. At most `window` nodes are contacted at once.
     """
     accepted, known = [way.accept] if way.accept else [], ""
-    if len(nodes) > 1:  # a single node has no other node to reach
+    if len(nodes) > 1:  # a node never logs in to itself
         lines = ["{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys)]
         known = "".join(lines)
         status, out, err = call(nodes[0], way, "sh -s", _HEAD_KEY)

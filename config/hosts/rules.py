@@ -62,5 +62,5 @@ def findings(wanted: Hosts, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: For existing machines, no rule judges the whole stack.
+#: Rules that need other groups of the stack file besides `hosts`: there are none.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

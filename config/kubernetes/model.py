@@ -122,7 +122,7 @@ class Rail(Model):
     """One interface of every node, which moves into the pod on that node and gets an address of `range` there."""
 
     interface: Annotated[str, AfterValidator(_interface)] = Field(
-        description="Interface on the nodes. A pod takes it away from the node, so never name the interface that carries SSH.",
+        description="Interface on the nodes. It moves from the node into a pod, so never name the interface with SSH.",
         examples=["ens192"],
     )
     device: Annotated[str, AfterValidator(_device)] | None = Field(
@@ -137,7 +137,7 @@ class Rail(Model):
     pci: Annotated[str, AfterValidator(_pci)] | None = Field(
         default=None,
         description="PCI address of the device, which must be the same on all nodes. With this key rdma-cni moves the RDMA "
-        "device into the pod together with its interface; null leaves moving the device to you.",
+        "device into the pod together with its interface; with null you must move the device yourself.",
         examples=["0000:14:00.0"],
     )
 
@@ -168,7 +168,7 @@ class SecondaryNetworks(Model):
 
     install: Annotated[tuple[Literal["multus", "whereabouts"], ...], Field(min_length=1)] = Field(
         default=("multus", "whereabouts"),
-        description="What the stack installs; leave out of this list what the cluster has already.",
+        description="What the stack installs. The list must not contain what the cluster has already.",
         examples=[["whereabouts"]],
     )
     multus_image: Annotated[str, AfterValidator(_image)] = Field(
@@ -199,7 +199,7 @@ class Kubernetes(Model):
     control_plane: Annotated[str, AfterValidator(_way)] | None = Field(
         default=None,
         description="Host that runs kubectl, as user@address. It needs Python 3.6 or later, and your private key stays in "
-        "your SSH agent. null takes kubectl and kubeconfig of the machine that runs Pulumi.",
+        "your SSH agent. With null, kubectl and its kubeconfig are on the machine that runs Pulumi.",
         examples=["root@10.138.61.49"],
     )
     jump: Annotated[str, AfterValidator(_way)] | None = Field(
@@ -228,7 +228,7 @@ class Kubernetes(Model):
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
         default="busbar",
-        description="Namespace of the pods. If it does not exist, it is created, and removed with the pods.",
+        description="Namespace of the pods. If it does not exist, the stack creates it, and removes it together with the pods.",
         examples=["busbar"],
     )
     nodes: Annotated[tuple[str, ...], AfterValidator(_nodes)] = Field(

@@ -34,14 +34,14 @@ def host_keys(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("kubectl-here", ERROR, "a kubeconfig's current context is whatever its owner last worked with", guard=True)
 def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """If kubectl runs on this machine: `server` is not set, a jump host is set, or the kubeconfig does not exist."""
+    """If kubectl runs on this machine: a missing `server`, a jump host, or a kubeconfig that does not exist."""
     if wanted.control_plane is not None:
         return
     if wanted.server is None:
         yield Breach(
             "kubernetes.server",
-            "is not set, and neither is kubernetes.controlPlane, so kubectl here would work on whichever cluster its "
-            "kubeconfig names now; name the API server, as `kubectl cluster-info` shows it",
+            "is not set, and neither is kubernetes.controlPlane, so kubectl here would change any cluster that its "
+            "kubeconfig happens to name now; name the API server, as `kubectl cluster-info` shows it",
         )
     if wanted.jump is not None:
         yield Breach(
@@ -58,7 +58,7 @@ def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("rails-between", ERROR, "a measurement between nodes is judged by the rate of its rails", guard=True)
 def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Several nodes without a rail, or rails with keys that contradict each other."""
+    """Several nodes, but no rails, or rails with keys that contradict each other."""
     if len(wanted.nodes) > 1 and not wanted.rails:
         yield Breach(
             "kubernetes.rails", f"is empty, but {len(wanted.nodes)} nodes are measured; name the interfaces of the fabric"
@@ -113,7 +113,7 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if found != operator.sha256:
         yield Breach(
             "kubernetes.gpuOperator.sha256",
-            f"is {operator.sha256}, but {operator.chart} has {found}; the archive was changed, or is another version",
+            f"is {operator.sha256}, but {operator.chart} has {found}; the archive was changed, or is of another version",
         )
     if operator.namespace == wanted.namespace:
         yield Breach(
@@ -124,7 +124,7 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("secondary-networks", ERROR, "Multus changes how every pod of every node gets its network", guard=True)
 def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Multus or whereabouts is to be installed although pods have no rail, or `install` lists one of them twice."""
+    """`secondaryNetworks` although pods have no rail, or the same software twice in `install`."""
     asked = wanted.secondary_networks
     if asked is None:
         return
@@ -148,5 +148,5 @@ def findings(wanted: Kubernetes, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: For an existing cluster, no rule judges the whole stack.
+#: Rules that need other groups of the stack file besides `kubernetes`: there are none.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

@@ -133,8 +133,8 @@ class Network(Model):
     )
     ingress: Literal["all", "ssh"] = Field(
         default="all",
-        description="What nodes accept from the VCN: `all` traffic, which MPI and NCCL need, or only `ssh` and the ports of "
-        "file systems, which shows how a measurement fails if all other traffic is blocked.",
+        description="What nodes accept from the VCN: `all` accepts all traffic, which MPI and NCCL need. `ssh` accepts only "
+        "SSH and the ports of file systems, to show how a measurement then fails.",
         examples=["ssh"],
     )
     existing: ExistingNetwork | None = Field(
@@ -142,7 +142,7 @@ class Network(Model):
     )
 
     def at(self, key: Literal["vcn", "public", "private"]) -> str:
-        """Return the path of the key that sets the network `key`; existing subnets are set by OCID."""
+        """Return the path of the key that sets the VCN or a subnet: `oci.network.{key}`, or a key of existing subnets."""
         if self.existing is None:
             return f"oci.network.{key}"
         return f"oci.network.existing.{'publicSubnet' if key == 'public' else 'privateSubnet'}"
@@ -179,7 +179,7 @@ class Pool(Model):
     )
     nodes: int = Field(
         ge=0,
-        description="Number of nodes: 2 or more; 1 if clusterNetwork is false; or 0, which rents no machine.",
+        description="Number of nodes: 2 or more with a cluster network, exactly 1 without; 0 rents no machine.",
         examples=[2],
     )
     dynamic: int = Field(default=0, ge=0, description="How many nodes oci.slurm may start when jobs need them.", examples=[8])
@@ -198,7 +198,7 @@ class Pool(Model):
     )
     cluster_network: bool = Field(
         default=True,
-        description="Join the nodes by a cluster network; false rents a single instance and measures between its own GPUs.",
+        description="true joins the nodes by a cluster network; false rents a single instance and measures between its GPUs.",
         examples=[False],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
@@ -382,7 +382,7 @@ class Storage(Model):
 
     @property
     def stays(self) -> bool:
-        """Whether servers that the stack creates remain in the private subnet when the stack is destroyed."""
+        """Whether a destroy keeps the stack's own Lustre file system, whose servers are in the private subnet."""
         return self.lustre is not None and self.lustre.on_destroy == "retain"
 
 
@@ -472,7 +472,7 @@ class Oci(Model):
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         mounts += ["login user"] if home and home.share_login_user else []
-        # Only existing file systems add their ids, so that this line changes no hash of machines without existing file systems.
+        # Only existing file systems add a text here: for all other machines, the hash must stay as it was before this line.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private
@@ -504,8 +504,9 @@ class Oci(Model):
     def measured_pool(self, measure: Measure) -> Pool:
         """Return the pool that is measured.
 
-        The result is the first pool that has nodes or, without such a pool, the first pool whose nodes a job starts. In both
-        cases, only pools that `measure.pool` allows count. If neither exists, the result is the first pool of all.
+        If `measure.pool` names a pool, only that pool is considered, otherwise all pools. The result is the first of these
+        pools that has nodes. If none has nodes, it is the first of them whose nodes a job starts. If no job starts nodes of
+        these pools, it is the first pool of the stack.
         """
         meant = [pool for pool in self.pools if measure.pool in {None, pool.name}]
         running, startable = [one for one in meant if one.nodes], [one for one in meant if self.job_nodes(one)]
@@ -525,7 +526,7 @@ class Oci(Model):
 
     @property
     def startable(self) -> dict[str, int]:
-        """Number of nodes in the test job, for every pool whose nodes a job starts, by the pool's name."""
+        """Name of each pool whose nodes a job starts -> number of nodes that the test job uses."""
         return {pool.name: nodes for pool in self.pools if (nodes := self.job_nodes(pool))}
 
     def measured(self, measure: Measure) -> str:

@@ -23,10 +23,10 @@ def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:
 
 @rule("image-compiler", ERROR, "NVIDIA/nccl-tests: c2cb96f (-std=c++14 since 2.16.9), 365b92a (GCC 5)", guard=True)
 def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """A measured pool of static nodes whose compiler cannot build NVIDIA's nccl-tests.
+    """A measured pool of static nodes with an image whose compiler cannot build NVIDIA's nccl-tests.
 
-    Nothing is judged if ranks run in a container, or if nccl-tests come from the user's own archive, which may have another
-    version.
+    This rule judges nothing if ranks run in a container. It also judges nothing if nccl-tests come from the user's own archive,
+    because the archive may have another version.
     """
     wanted: Any = stack.wanted
     if wanted.container is not None or not stack.measure.nccl_tests.is_url:
@@ -40,5 +40,5 @@ def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
             )
 
 
-#: Rules for OCI that judge the whole stack.
+#: Rules that need other groups of the stack file besides `oci`.
 STACK_RULES = {image_compiler.id: image_compiler}

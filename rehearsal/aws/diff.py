@@ -85,9 +85,9 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
     with the tags in `old`.
     """
     if state and token.endswith(":Instance"):
-        # `tags` is optional and not computed. The provider's Read stores all tags of the instance, including the tags from the
-        # instance's launch template (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut). So a tag that
-        # the program does not set is a difference.
+        # The provider's Read stores all tags of the instance, including the tags from the instance's launch template
+        # (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut), and `tags` is not a computed property. So
+        # each tag that the instance has, but the program does not set, is a difference.
         old = {**old, "tags": {key: text for key, text in (state.get("tags") or {}).items() if not key.startswith("aws:")}}
         new = {**new, "tags": new.get("tags") or {}}
     replaced = REPLACED[token]

@@ -43,7 +43,7 @@ def statements(document: str) -> list[dict[str, Any]]:
 
 
 def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
-    """Yield IAM's refusals of a policy document; with `trust`, the document is a role's trust policy."""
+    """Yield IAM's refusals of a policy document; if `trust` is true, the document is the trust policy of a role."""
     try:
         parsed = json.loads(document)
     except ValueError:

@@ -40,12 +40,12 @@ def resources(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 
 
 def _tags(record: Record) -> dict[str, str]:
-    # An instance also has the tags of its launch template.
+    # For an instance, `private` has all its tags, including the tags from its launch template.
     return dict(record.private.get("tags") or record.inputs.get("tags") or {})
 
 
 def _kind(arn: str) -> str:
-    """Return the type of a resource as in the filter, such as `ec2:capacity-reservation`."""
+    """Return the type of a resource in the notation of the filter, such as `ec2:capacity-reservation`."""
     parts = arn.split(":", 5)
     return f"{parts[2]}:{parts[5].partition('/')[0]}"
 

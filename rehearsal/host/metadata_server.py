@@ -44,7 +44,7 @@ def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
 
 
 def serve(answers: Answers, port: int, server: str) -> NoReturn:
-    """Answer requests until this process is killed; `server` is the Server header of the vendor's service."""
+    """Answer requests until this process is killed; `server` is the text of the header Server in each answer."""
     listening = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         calling, _ = listening.accept()

@@ -111,8 +111,8 @@ def _framework() -> Image:
 
 def _tensorflow() -> Image:
     """Return NVIDIA's TensorFlow image, which has MPI, CUDA and NCCL."""
-    # The container image gets the MPI and CUDA files of the host. Hosts with OCI's driver-only image have no MPI or CUDA of
-    # their own, so the files for the container image are in the folder `inside` on these hosts.
+    # The container image gets the MPI and CUDA files of the host. A host with OCI's driver-only image has no MPI or CUDA for
+    # itself; its folder `inside` has the files for the container image.
     apart = LIBRARY / "inside"
     mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(
@@ -140,7 +140,7 @@ def parse(uri: str) -> tuple[str, str, str] | None:
 
 
 def served(registry: str, name: str, wanted: str) -> Image | None:
-    """Return the image of a registry that has this name and the tag or digest `wanted`, or None."""
+    """Return the registry's image whose name is `name` and whose tag or digest is `wanted`; None if there is no such image."""
     for (at, called, tag), make in _IMAGES.items():
         if (at, called) == (registry, name):
             image = make()

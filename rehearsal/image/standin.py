@@ -35,7 +35,7 @@ def record(argv: Sequence[str]) -> None:
         with open(f"{STATE}/calls", "a") as file:
             file.write(f"{int(time.time())} {os.getuid()} {words}\n")
     except OSError:
-        pass  # a full disk must not change what a command does
+        pass  # if the disk is full, the command does its work without the record
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
@@ -45,7 +45,7 @@ def fail(sentence: str, code: int = 1) -> NoReturn:
 
 
 def need_root(name: str) -> None:
-    """Exit with an error unless the user is root; `name` is the command that only root may run."""
+    """Exit with an error, in the name of the command `name`, unless the user is root."""
     if os.getuid() != 0:
         fail(f"{name}: you must be root to perform this command (permission denied)")
 

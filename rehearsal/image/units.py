@@ -78,7 +78,7 @@ def pid_of(unit: str) -> int | None:
         try:
             pid = int(Path(place).read_text())
             os.kill(pid, 0)
-        except PermissionError:  # it runs as another user
+        except PermissionError:  # the process exists, but runs as another user
             return pid
         except (OSError, ValueError):
             continue
@@ -92,7 +92,7 @@ def active(unit: str) -> bool:
 
 
 def start(name: str) -> int:
-    """Start the unit `name` and return an exit code. Of several callers, only one at a time can start the same unit."""
+    """Start the unit `name` and return an exit code. If several processes start one unit, they do so one after the other."""
     its = read(name)
     if its is None:
         raise LookupError(name)
@@ -109,8 +109,8 @@ def start(name: str) -> int:
 def _conditions_hold(paths: list[str]) -> bool:
     """Return whether a unit's conditions hold.
 
-    A condition is a path that must exist, or that must not exist if it begins with `!`. Every condition without a leading `|`
-    must hold. If there are conditions with a leading `|`, at least one of these conditions must hold.
+    A condition is a path, perhaps after `|` or `!` or both. It holds if the path exists; with `!` it holds if the path does not
+    exist. Every condition without `|` must hold, and if there are conditions with `|`, at least one of them must hold.
     """
     alternatives = [_holds(path[1:]) for path in paths if path.startswith("|")]
     return all(_holds(path) for path in paths if not path.startswith("|")) and (not alternatives or any(alternatives))
@@ -235,7 +235,7 @@ def _detach(name: str, words: list[str], environment: Mapping[str, str]) -> int:
 
 
 def stop(name: str) -> None:
-    """Stop a unit. With `KillMode=process`, only the unit's main process is stopped; otherwise, its whole process group is."""
+    """Stop a unit: with `KillMode=process` only its main process, otherwise the whole process group of its main process."""
     its = read(name) or {}
     if pid := pid_of(name):
         kill = _kill if _last(its, "KillMode") == "process" else _kill_group
@@ -263,9 +263,10 @@ def _kill_group(pid: int, number: int) -> None:
 
 
 def run_timer(name: str) -> None:
-    """Start a timer's service at the first of the timer's times, and then again as OnUnitActiveSec and OnUnitInactiveSec say.
+    """Start a timer's service at the first of the timer's times, and then repeat (OnUnitActiveSec, OnUnitInactiveSec).
 
-    Return when the timer will not be due again. Exit if it has a trigger that is not a span of time, such as OnCalendar.
+    Return when the timer will not be due again. Exit with an error if a setting of the timer, such as OnCalendar, is not
+    supported; only settings that are spans of time are supported.
     """
     its = read(name) or {}
     known = {"OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec"}

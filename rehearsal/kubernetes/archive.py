@@ -1,6 +1,6 @@
 """Writes container images in OCI layout for containerd.
 
-An image has a few programs, or none if the runtime mounts the host's programs.
+An image contains a few programs; if the runtime mounts the host's programs into the container, it contains none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-#: Links of a root file system whose programs are in /usr, and folders that the runtime and kubelet mount into.
+#: Links of a root file system whose programs are in /usr, and its folders, into which the runtime and kubelet mount.
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 FOLDERS = ("usr", "etc", "opt", "proc", "sys", "dev", "tmp", "run", "var", "root", "busbar")
 
@@ -33,7 +33,7 @@ def root() -> bytes:
 
 
 def files(held: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    """Return a layer with the executable files `held` and with `links`."""
+    """Return a layer with executable files (`held`: path -> content) and with symbolic links (`links`: path -> target)."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as layer:
         for name, data in held.items():

@@ -40,7 +40,8 @@ class Rule:
 class Route:
     """One rule of a route table.
 
-    If the target is `service`, the destination is in 240.0.0.0/4. A NAT gateway and a service gateway share one address.
+    If the target is `service`, the destination must be in 240.0.0.0/4. In a VCN, the NAT gateway and the service gateway have
+    the same public address.
     """
 
     destination: str
@@ -131,7 +132,8 @@ def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
 def _ways_out(subnet: SubnetPlan) -> list[str]:
     """Return a chain that drops packets for which the subnet has no route; the longest prefix wins.
 
-    A route to an internet gateway is only for hosts with a public address. A route to any other gateway carries no replies.
+    A route to an internet gateway carries only packets of hosts with a public address. A route to any other gateway carries
+    only packets of connections that a host of the subnet opened.
     """
     lines = [f"chain out_{subnet.id} {{"]
     for route in sorted(subnet.routes, key=lambda one: -ip_network(one.destination).prefixlen):
@@ -145,7 +147,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
 
 
 def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
-    """Return one chain for each address; a packet is allowed if any group of the address allows the packet."""
+    """Return one chain for each address; it jumps to the rules of all groups that contain the address."""
     lines = []
     for address in _addresses(groups):
         jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]
@@ -220,7 +222,8 @@ def render(plan: VcnPlan, nat_address: str) -> str:
             "  type filter hook forward priority 0; policy drop;",
             "  ct state related accept",
             "  meta mark set 0",
-            # The Internet has no rules here, so the bit for its end (1 as source, 2 as destination) is set without a check.
+            # No rule applies to a host on the Internet. So if the source of a packet is such a host, bit 1 is set without a
+            # check, and if the destination is such a host, bit 2 is.
             f'  iifname "{UPLINK}" ct direction original ct mark set ct mark or 1',
             f'  oifname "{UPLINK}" ct direction original ct mark set ct mark or 2',
             f'  iifname "{UPLINK}" meta mark set meta mark or 1',

@@ -24,14 +24,14 @@ _INTERNET = "oci:Core/internetGateway:InternetGateway"
 _SERVICE = "oci:Core/serviceGateway:ServiceGateway"
 _TARGETS = (_INTERNET, "oci:Core/natGateway:NatGateway", _SERVICE)
 _SERVICE_NAMES = {short for _, short in SERVICES.values()}
-_MOST_LISTS = 5  # docs.oracle.com/iaas/Content/General/Concepts/servicelimits.htm: security lists per subnet
-_MOST_RULES = 200  # servicelimits.htm, too: ingress or egress rules per list, and rules per route table
+_MOST_LISTS = 5  # security lists of one subnet (docs.oracle.com/iaas/Content/General/Concepts/servicelimits.htm)
+_MOST_RULES = 200  # rules of one direction in a security list, and rules of a route table (the same page)
 _NARROWEST = 30
 _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Return whether a subnet forbids public addresses; a newer and an older property have this meaning."""
+    """Return whether a subnet forbids public addresses; either of two properties forbids them."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 

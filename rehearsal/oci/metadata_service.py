@@ -3,7 +3,7 @@
 This program runs in the host's network namespace, but not in the host's other namespaces:
 `metadata_service.py WORLD HOST_ID PORT`.
 Source: "Getting Instance Metadata": version 2 requires `Authorization: Bearer Oracle` and refuses forwarded requests; version 1
-returns 404 if version 1 is disabled. An identity is issued when it is requested for the first time
+returns 404 if a host has it disabled. An identity is issued when it is requested for the first time
 (`rehearsal.oci.api.identity`).
 """
 
@@ -66,7 +66,7 @@ class Service:
         return OK, found[steps[0]]
 
     def _make(self) -> None:
-        """Issue an identity for this host in a separate process, which uses the Python interpreter of the cloud's services.
+        """Issue an identity for this host. A separate process does this, with the Python interpreter of the cloud's services.
 
         Raises:
             OSError: the identity could not be issued.

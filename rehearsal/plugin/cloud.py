@@ -1,9 +1,9 @@
 """Creates, changes and deletes resources for the engine, and survives a crash at any moment.
 
-Each request first writes a record that is marked with this process; only then does the request have an effect. The process
-that starts next finishes the work of a dead process, because a vendor also continues a request whose caller has died. So a
-resource that a crashed engine was creating remains, is billed, blocks the deletion of its dependencies, and exists beside the
-resource that the next request creates.
+A request writes a record that is marked with this process before it does anything else. If the process dies, the next process
+that starts finishes the request, because a vendor also continues a request whose caller has died. So if an engine dies while it
+creates a resource, this resource comes to exist, is billed, and blocks the deletion of its dependencies. When the engine sends
+the request again, a second resource is created beside it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Cloud(ABC):
     """One vendor's cloud in one world.
 
     Attributes:
-        pace: fraction of the vendor's own waiting times that the cloud really waits: BUSBAR_PACE, from 0 (the default) to 1.
+        pace: the cloud waits this fraction of the real cloud's waiting times: BUSBAR_PACE, from 0 (the default) to 1.
     """
 
     name: ClassVar[str] = ""
@@ -154,7 +154,8 @@ class Cloud(ABC):
         """Finish the work of dead processes, and stop hosts without a record."""
         database = self.store.read()
         broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
-        # A pool member (a resource without a URN) in state PROVISIONING is removed; its pool creates another member.
+        # A resource without a URN is a member of a pool. An unfinished member is removed first; if its pool is unfinished, too,
+        # finishing the pool creates another member.
         for record in sorted(broken, key=lambda record: bool(record.urn)):
             if record.state == "TERMINATING" or (record.state == "PROVISIONING" and not record.urn):
                 self._remove(record.id)
@@ -188,7 +189,7 @@ class Cloud(ABC):
         time.sleep(seconds * self.pace)
 
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
-        """Mark a resource as created but failed; return the error to raise."""
+        """Record that a resource exists, but failed because of `why`; return the error to raise."""
         with self.store.change() as database:
             mine = database.records[record.id]
             mine.private["failed"] = why
@@ -196,7 +197,7 @@ class Cloud(ABC):
             return PartlyCreatedError(kind.shown(record), kind.outputs(mine), record.inputs, why)
 
     def stamp(self, record: Record) -> Record:
-        """Return a copy of the record; the copy is marked with this process. For parts of a larger resource."""
+        """Return a copy of the record of a part of a larger resource; the copy is marked with this process."""
         return replace(record, worker=self.process)
 
     def remove(self, resource_id: str) -> None:
@@ -238,10 +239,10 @@ class Cloud(ABC):
         return any(one in names for one in self.kinds[record.token].needs(record))
 
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
-        """Yield a refusal for each resource that depends on a record and therefore blocks the deletion of the record.
+        """Yield a refusal for each resource that depends on `record` and so blocks its deletion.
 
-        These do not block the deletion: the record's children, resources that are being deleted, and resources of types whose
-        `holds` is false.
+        A resource does not block the deletion if it is a child of `record`, if it is being deleted itself, or if the `holds` of
+        its type is false.
         """
         for other in database.records.values():
             kind = self.kinds[other.token]

@@ -41,7 +41,7 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
     if lacks:
         sys.exit("the login node has no {}, which first boot installs".format(", ".join(lacks)))
     if facts["first_line"] not in (None, slurm_conf.MARK):
-        sys.exit(f"{slurm_conf.CONF}/slurm.conf of the login node is another cluster's, and is left as it is")
+        sys.exit(f"{slurm_conf.CONF}/slurm.conf of the login node is of another cluster, and is left as it is")
     others = [daemon for daemon, unit in facts["running"].items() if unit != slurm_conf.MARK]
     if others:
         sys.exit("the login node runs {} of another cluster, which is left as it is".format(" and ".join(others)))

@@ -1,8 +1,8 @@
 """The entry test, which new machines must pass to become nodes: it measures a launch's machines in pairs, over their rails.
 
-slurmd does not run on new machines yet, so no job can start there; a job that waits for them stays in CONFIGURING. A test takes
-minutes, so `reconcile` only asks for the test and reads the outcome. `all_due`, which a separate timer starts, runs the tests,
-and repeats a test that a reboot interrupted.
+During the test, slurmd does not run on the new machines, so no job can start there; a job that waits for them stays in the
+state CONFIGURING. A test takes minutes, so `reconcile` only asks for the test and reads the outcome. A separate timer starts
+`all_due`, which runs the tests, and repeats a test that a reboot interrupted.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 
-#: How much longer than the test's own time limit `reconcile` waits for an outcome: before a test starts, its timer must fire
-#: and SSH must connect.
+#: `reconcile` waits for an outcome this much longer than the test's own time limit, because before the test starts, its timer
+#: must fire and SSH must connect.
 GRACE_S = 60
 _POLL_S = 0.5
 #: Name of the folder with the tests, beside the spool folder.
@@ -33,8 +33,8 @@ class Outcome(NamedTuple):
 
     Attributes:
         failed: why the test could not be run, so that no machine has passed; empty if it was run.
-        bad: why a node has not passed, by node.
-        told: what was measured, by node.
+        bad: node that has not passed -> the reason.
+        told: node -> what was measured with it.
     """
 
     failed: str
@@ -50,11 +50,11 @@ class Desk:
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def ask(self, token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> None:
-        """Ask for a test of `machines`, each (node, machine id, address)."""
+        """Ask for a test of `machines`, a list of (node, machine id, address)."""
         self._write(token + ".asked", {"set": node_set, "machines": machines})
 
     def due(self) -> List[Tuple[str, str, List[Tuple[str, str, str]]]]:
-        """Return the tests that have no outcome yet, each (token, set, machines)."""
+        """Return a list of (token, set, machines), with one entry for each test that has no outcome yet."""
         names = os.listdir(self._folder)
         found = []
         for name in sorted(names):
@@ -79,7 +79,7 @@ class Desk:
         for name in os.listdir(self._folder):
             # While `all_due` writes a file, the file's name begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:
-                with contextlib.suppress(FileNotFoundError):  # `all_due` just renamed the file; the next run deletes it
+                with contextlib.suppress(FileNotFoundError):  # `all_due` has just renamed the file; the next call deletes it
                     os.unlink(os.path.join(self._folder, name))
 
     def _write(self, name: str, value: Any) -> None:
@@ -123,7 +123,7 @@ def _ask(work: Work, desk: Desk, batch: Batch) -> None:
     if batch.launched_at is None or not batch.nodes:
         return
     if batch.group and len(batch.nodes) < batch.count:
-        # A single replacement would join untested, and on OCI it would be in another cluster network.
+        # If only the missing machine were started again, it would join untested, and on OCI in another cluster network.
         work.fail_group(batch, "entry test: terminated, because another machine of its job did not start", LOST_S)
         return
     if set(batch.nodes) - set(batch.reached):
@@ -141,8 +141,8 @@ def _ask(work: Work, desk: Desk, batch: Batch) -> None:
 def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
     """Let the machines that passed join, and terminate the others; `sinfo -R` shows why.
 
-    If one machine of a job has not passed, all machines of the job are terminated. If the test could not be run, or did not end
-    in time, all machines of the launch and all machines of its job are terminated.
+    If one machine of a job has not passed, all machines of that job are terminated. If the test could not be run, or did not
+    end in time, no machine has passed: all machines of the launch are terminated, and all other machines of its job, too.
     """
     limit_s = _set(work, batch).entry_timeout_s
     if found is None:
@@ -162,8 +162,8 @@ def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
     for node in bad:
         work.fail([node], work.state.comments[node], PAUSE_S)
     if bad and batch.group:
-        # Terminate all machines of the job, so that Slurm starts all of them again. A single replacement would not be tested,
-        # and on OCI it would be in another cluster network.
+        # Terminate all machines of the job, so that Slurm starts all of them again. If only one machine were started again, it
+        # would join untested, and on OCI in another cluster network.
         for one in [one for one in work.state.batches.values() if one is batch or one.group == batch.group]:
             work.fail(list(one.nodes), "entry test: terminated with {}, which did not pass".format(", ".join(bad)), LOST_S)
 
@@ -177,7 +177,7 @@ def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Ou
             outcome = run(token, node_set, machines)
         except OSError as error:
             outcome = Outcome(str(error), {}, {})
-        if any(token == one for one, _, _ in desk.due()):  # otherwise the test's launch no longer exists
+        if any(token == one for one, _, _ in desk.due()):  # if the launch no longer exists, nobody reads the outcome
             desk.answer(token, outcome)
 
     while True:
@@ -241,7 +241,7 @@ def over_ssh(load: Callable[[], Settings]) -> Callable[[str, str, List[Tuple[str
 
 
 def host_keys(path: str, machines: List[Tuple[str, str, str]]) -> str:
-    """Return lines of known_hosts for the machines' addresses, from the lines for the machines' ids in the file `path`."""
+    """Return lines of known_hosts by address; the file `path` has the same keys by machine id."""
     with open(path, encoding="utf-8") as source:
         lines = [line.split(None, 1) for line in source.read().splitlines() if " " in line]
     found = [f"{address} {key}" for _, machine, address in machines for name, key in lines if name == machine]

@@ -7,7 +7,7 @@ from typing import Callable, Dict, NamedTuple
 
 
 class Answer(NamedTuple):
-    """Status and body of an HTTP answer; `headers` by lower-case name, empty after an HTTP error."""
+    """Status, body and headers of an HTTP answer. Names of headers are in lower case; after an HTTP error, none are kept."""
 
     status: int
     body: bytes
@@ -19,7 +19,7 @@ Http = Callable[[str, str, Dict[str, str], bytes, float], Answer]
 
 
 def send(method: str, url: str, headers: Dict[str, str], body: bytes, timeout_s: float) -> Answer:
-    """Send one request, without the proxies of the environment, which cloud services do not need."""
+    """Send one request directly, even if the environment names a proxy: cloud services are reached without a proxy."""
     request = urllib.request.Request(url, data=body or None, headers=headers, method=method)  # noqa: S310 - constant schemes
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -1,4 +1,4 @@
-"""Makes a machine a client of the user directory, as root: SSSD queries the controller. Correct settings are not rewritten."""
+"""Makes a machine a client of the user directory: SSSD queries the controller. Runs as root; keeps files that are correct."""
 
 import os
 import re

@@ -23,9 +23,9 @@ def is_mounted(home: str) -> bool:
 
 
 def refuse_unmounted(home: str, mounted: bool, content: str = "the homes are") -> None:
-    """Refuse if the folder `home` must be mounted and is not: files would go to the empty mount point instead.
+    """Refuse if the folder `home` must be mounted, but is not: the controller would write into the empty mount point.
 
-    `content` is a subject and its verb, such as "the homes are". The message says "... but {content} on its file system".
+    `content` begins the second half of the message, which ends with "on its file system". Example: "the homes are".
 
     Raises:
         RefusalError: the folder is not mounted, or its file system does not answer.
@@ -37,7 +37,7 @@ def refuse_unmounted(home: str, mounted: bool, content: str = "the homes are") -
 def _refuse_silent(home: str) -> None:
     """Refuse if the file system does not answer in time.
 
-    A child asks it, because a process that waits for a file server cannot give up.
+    A child process asks the file system, because a process that waits for a file server cannot stop waiting.
 
     Raises:
         RefusalError: it does not answer.
@@ -45,14 +45,14 @@ def _refuse_silent(home: str) -> None:
     child = os.fork()
     if not child:
         try:
-            os.closerange(0, _MOST_FILES)  # a child that cannot be killed must keep neither a lock nor a connection
+            os.closerange(0, _MOST_FILES)  # the child may live on; then it must not hold the parent's locks and connections
             os.statvfs(home)
         finally:
-            os._exit(0)  # an error is an answer, too
+            os._exit(0)  # even an error shows that the file system answers
     end = time.monotonic() + _ANSWERS_S
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > end:
-            # Do not wait until the child ends: while it waits for some file servers, it ignores even SIGKILL.
+            # Do not wait until the child ends: a process that waits for certain file servers ignores even SIGKILL.
             os.kill(child, signal.SIGKILL)
             raise RefusalError(f"the file system at {home} has not answered for {_ANSWERS_S} s; repair it first")
         time.sleep(_POLL_S)

@@ -1,7 +1,7 @@
 """Builds two programs: the controller's command `cluster`, and the program that sets up the users on a new machine.
 
-An update leaves an archive of programs on the controller, and this package is in it. The command `cluster` imports the package
-from that archive. The program for a new machine contains a copy of the whole archive; the controller sends the program there.
+An update writes an archive of programs on the controller. The archive contains this package, and the command `cluster` imports
+the package from it. The program for a new machine contains a copy of the whole archive; the controller sends it to the machine.
 """
 
 import os

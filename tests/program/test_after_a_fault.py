@@ -1,4 +1,4 @@
-"""After a pass and then a fault, no output and no certificate reports a pass for a request that was not answered.
+"""A measurement passes, and then a fault hits the next update: nothing may report a pass for a request without an answer.
 
 The program runs on a recording engine that keeps outputs as the real engine does: if an update fails before its outputs are
 known, the previous outputs remain, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So a program
@@ -47,7 +47,7 @@ class FaultError(Exception):
 
 @dataclass
 class Failing(Engine):
-    """An engine that never creates the resource named `fails`. For the records stage, it returns a signed answer."""
+    """An engine that never creates the resource named `fails`. Its records stage prints a signed certificate."""
 
     fails: str = ""
     accepted: list[bool] = field(default_factory=list)
@@ -85,7 +85,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
     @pulumi.runtime.test
     def program() -> None:
         run_main()
-        # As in a real stack, all outputs are set at once, as soon as the last output is known.
+        # A real stack sets no output before all outputs are known, and then sets all of them; so does this function.
         pulumi.Output.all(**exported).apply(settled.update)
 
     genuine, pulumi.export = pulumi.export, exported.__setitem__
@@ -144,7 +144,7 @@ def passed(folder) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def updated(folder, passed) -> Callable[..., tuple[dict[str, Any], bool]]:
-    """Runs the second update. Faults that the engine cannot tell apart share one update."""
+    """Runs the second update. Several faults look the same to the engine; for these faults, the update runs only once."""
 
     @functools.cache
     def run(fails: str, *lines: tuple[str, str]) -> tuple[dict[str, Any], bool]:
@@ -155,7 +155,7 @@ def updated(folder, passed) -> Callable[..., tuple[dict[str, Any], bool]]:
 
 @functools.cache
 def request(run: int) -> str:
-    """Return the digest of the request of run number `run`, as a preview shows the digest."""
+    """Return the digest of the request that a stack file with `measure.run` set to `run` makes; a preview shows this digest."""
     config = configuration(measure={"run": run})
     stack = read.parse({key.partition(":")[2]: text for key, text in config.items()})
     assert isinstance(stack.wanted, Oci)
@@ -256,7 +256,7 @@ BUSY = "the GPUs are in use, so nothing was started: inst-1: process 7 (python3)
 def test_after_a_refused_request_the_verdict_is_unknown_with_the_reason_until_the_next_update_measures_again(
     folder, passed, stage, kind, why
 ):
-    # After a refused build, the measure stage prints the build's refusal as its own.
+    # If the build is refused, the measure stage prints the build's refusal again.
     lines = {"acceptance_measure": refused(why)} | {stage: refused(why, kind)}
     after, ok = update(folder, passed, run=2, **lines)
     measured = after["measured"]
@@ -271,7 +271,9 @@ def test_after_a_refused_request_the_verdict_is_unknown_with_the_reason_until_th
     assert after["measured"]["attempt"] == 1, "a request that was answered is not sent again"
 
 
-def test_after_a_refused_search_the_verdict_stays_short_and_the_record_is_marked_as_refused(folder, passed):
+def test_if_the_search_after_a_short_measurement_is_refused_the_verdict_is_short_and_the_record_is_marked_as_refused(
+    folder, passed
+):
     why = "the work on the head node ended without a result; last log line: none"
     slow = {"acceptance_measure": line(2, share=0.5), "acceptance_search": refused(why, "search")}
     measured = update(folder, passed, run=2, **slow)[0]["measured"]

@@ -1,4 +1,4 @@
-"""The program looks up the account's facts before anything is created; one sentence says what the account lacks."""
+"""The program looks up the account's facts before anything is created, and refuses a stack with one sentence that says why."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked(monkeypatch):
 
 
 def of_one_image(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the account's shapes; if the look-up names an image, return only the shapes without GPUs."""
+    """Answer the look-up of shapes; the account's image fits only the shapes without GPUs."""
     return {"shapes": account()["getShapes"]["shapes"][1:]} if "imageId" in args else account()["getShapes"]
 
 
@@ -141,7 +141,7 @@ def test_a_changed_cluster_name_that_would_replace_the_network_and_its_nodes_is_
 
 
 @pytest.mark.parametrize(("known", "refuses"), [({"cn"}, True), (set(), False)])
-def test_in_existing_subnets_a_changed_cluster_name_hides_no_node_that_the_same_update_would_terminate(
+def test_in_existing_subnets_nodes_are_counted_as_terminated_even_if_the_cluster_name_changes_in_the_same_update(
     asked, monkeypatch, known, refuses
 ):
     monkeypatch.setattr(oci_preflight, "ids_in_state", lambda: known)
@@ -159,7 +159,9 @@ def test_only_the_nodes_that_an_update_adds_must_fit_into_the_rest_of_the_limit(
 
 
 @pytest.mark.parametrize("preflight", [True, False])
-def test_without_querying_the_account_a_component_in_another_program_refuses_settings_that_break_a_rule(monkeypatch, preflight):
+def test_a_component_in_another_program_refuses_settings_that_break_a_rule_without_a_query_of_the_account(
+    monkeypatch, preflight
+):
     """The project's own program refuses such settings earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(
@@ -284,7 +286,7 @@ def test_the_refusal_names_the_key_that_sets_an_image_if_a_region_has_no_platfor
     )
 
 
-def test_a_marketplace_image_that_is_set_by_name_is_subscribed_to_and_not_looked_up(asked):
+def test_if_a_stack_names_a_marketplace_image_the_program_subscribes_to_the_image_and_does_not_look_it_up(asked):
     engine, refused = asked(account(getImage={}), pools=[{"image": "ol8-nv570", "imageFamily": DEFAULT}])
     assert refused == ""
     assert not [token for token, _ in engine.invokes if token.endswith(":getImage")]
@@ -311,7 +313,7 @@ def test_an_image_in_object_storage_is_imported_once_for_the_shapes_of_its_pools
     source, row = image["imageSourceDetails"], IMPORTS["ol9-nv580"]
     assert (source["sourceType"], source["sourceUri"], image["displayName"]) == ("objectStorageUri", row.url, row.name)
     assert (source["operatingSystem"], source["operatingSystemVersion"]) == ("Oracle Linux", "9")
-    assert "sourceImageType" not in source, "sourceImageType is only for foreign formats"
+    assert "sourceImageType" not in source, "sourceImageType is only for image files that OCI did not export"
     (added,) = engine.of("ShapeManagement")
     assert added["shapeName"] == SHAPE
     (configuration,) = engine.of("InstanceConfiguration")
@@ -365,7 +367,7 @@ def test_with_existing_subnets_no_network_is_created_and_nodes_get_addresses_and
     ("source", "sentence"),
     [("fd00:10::/48", ""), ("::/0", f"publicSubnet is {PUBLIC}, whose security lists allow SSH from ::/0, the whole Internet")],
 )
-def test_ipv6_rules_are_checked_for_ssh_from_the_whole_internet_and_affect_no_other_check(asked, source, sentence):
+def test_of_ipv6_rules_only_one_thing_is_checked_whether_they_allow_ssh_from_the_whole_internet(asked, source, sentence):
     own = network_of()
     for one in own["getSecurityLists"]["securityLists"]:
         every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}

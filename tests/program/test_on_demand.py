@@ -96,7 +96,7 @@ def contained() -> Engine:
     return program(slurm={"containers": {}}, container={"image": TENSORFLOW})
 
 
-def test_the_controller_copies_slurms_jobs_into_a_folder_of_this_stack_beside_the_homes(on_demand):
+def test_the_controller_copies_slurms_saved_jobs_into_a_folder_of_this_stack_on_the_home_file_system(on_demand):
     sent = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
     assert sent["jobs"] == {"home": "/home", "folder": "/home/.busbar-slurm/busbar.dev"}
 
@@ -112,7 +112,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     sent = json.loads(given(contained, "cluster-slurm-install")["stdin"])
     (line,) = [line for line in sent["files"]["plugstack.conf"].splitlines() if not line.startswith("#")]
     assert line == "required /usr/local/lib/slurm/spank_pyxis.so container_scope=job"
-    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries Pyxis with the same line"
+    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tests Pyxis with the same line of plugstack.conf"
 
 
 def test_with_accounting_nodes_reach_the_database_which_runs_only_on_the_controller(on_demand):
@@ -194,7 +194,7 @@ def test_nodes_start_in_the_availability_domain_of_the_stack_or_else_in_the_fall
     (one,) = json.loads(given(engine, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
     assert one["spec"]["domains"] == ["AD-1", "AD-2", "AD-3"]
     launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
-    assert "availabilityDomain" not in launch, "each cluster network sets its own domain"
+    assert "availabilityDomain" not in launch, "each launch of a cluster network sets the domain itself"
 
 
 def test_in_existing_subnets_the_home_folders_are_exported_to_the_subnet_of_the_login_node_too(monkeypatch):
@@ -220,10 +220,10 @@ def test_a_changed_idle_time_changes_the_controllers_settings_but_replaces_nothi
     assert given(on_demand, "cluster-slurm-sweep") == given(other, "cluster-slurm-sweep")
 
 
-def test_a_destroy_first_terminates_the_machines_that_slurm_started(on_demand):
+def test_before_a_destroy_deletes_anything_else_it_terminates_the_machines_that_slurm_started(on_demand):
     sweep = given(on_demand, "cluster-slurm-sweep")
     assert "elastic.pyz sweep" in sweep["delete"]
-    assert "triggers" not in sweep, "replacing the sweep would end running jobs"
+    assert "triggers" not in sweep, "a trigger could replace this resource, and deleting the old one would end running jobs"
 
 
 def test_the_resource_that_terminates_slurms_machines_exists_before_slurm_can_start_machines(on_demand):
@@ -349,11 +349,11 @@ def test_a_result_of_another_stack_or_of_other_machines_is_never_taken_for_this_
     assert reads(program()) == reads(program())
 
 
-def test_slurm_ends_a_test_job_that_hangs_and_a_new_controller_gets_the_runner_again(on_demand):
+def test_slurm_ends_a_test_job_that_hangs_and_the_runner_is_copied_to_a_new_controller_too(on_demand):
     (minutes,) = re.findall(r"#SBATCH --time=(\d+)", given(on_demand, "acceptance-job-script")["create"])
-    assert int(minutes) * 60 == 1800 + 300 + 600, "the build, measure.timeout, and some minutes"
+    assert int(minutes) * 60 == 1800 + 300 + 600, "the limits of measurement and build, and 10 minutes more"
     copied = given(on_demand, "acceptance-job-program")
-    assert len(copied["triggers"]) == 2, "the content, and the controller's host key"
+    assert len(copied["triggers"]) == 2, "the runner's content, and the controller's host key"
     assert copied["triggers"][1].startswith("ssh-ed25519 ")
 
 

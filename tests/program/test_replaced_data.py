@@ -1,4 +1,4 @@
-"""File systems and buckets are not replaced, because that deletes their data, until the stack file names them."""
+"""A file system or bucket is replaced only if the stack file names it, because the replacement deletes its data."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def test_each_resource_with_data_is_guarded_by_the_key_of_its_file_system(state)
         "cluster-storage-home": "aws.storage.home",
     }.items():
         assert refusal(name) == (
-            f"{key}.allowReplace is empty, and this update would replace {name} (fs-1), which deletes its data: a changed "
-            "setting cannot be applied to it. Undo the change, or copy the data elsewhere and allow it with "
-            f"{key}.allowReplace: [fs-1]."
+            f"{key}.allowReplace is empty, and this update would replace {name} (fs-1) and delete its data, because a changed "
+            "setting cannot be applied without a replacement. Undo the change, or copy the data elsewhere and allow the "
+            f"replacement with {key}.allowReplace: [fs-1]."
         )
 
 
-def test_a_file_system_that_the_state_lacks_or_that_an_earlier_update_replaced_prevents_no_creation(state):
+def test_a_file_system_is_created_without_a_question_if_the_state_has_none_or_only_one_that_is_already_replaced(state):
     program(storage(lustre={"onDestroy": "delete"}))
     state += [LUSTRE | {"urn": "urn:another"}, LUSTRE | {"delete": True}, LUSTRE | {"pendingReplacement": True}]
     asked(HOOKS["cluster-storage-lustre-data"])
@@ -76,7 +76,7 @@ def test_only_the_named_file_system_may_be_replaced_and_a_warning_says_that_its_
     ]
 
 
-def test_a_file_system_that_the_last_update_set_to_be_retained_is_replaced_with_a_warning_that_it_is_billed(state, warned):
+def test_if_a_file_system_is_replaced_but_its_data_are_retained_a_warning_says_that_the_old_one_is_still_billed(state, warned):
     state.append(LUSTRE | {"retainOnDelete": True})
     program(storage(lustre={"onDestroy": "delete"}))
     warned.clear()

@@ -217,7 +217,7 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def test_an_unknown_input_is_accepted_at_any_path(furnished: Stack) -> None:
+def test_an_input_whose_value_is_not_known_yet_is_never_refused(furnished: Stack) -> None:
     for name, inputs in furnished.inputs.items():
         noun = furnished.nouns[name]
         known = set(refusals(furnished.cloud, noun, inputs).splitlines())

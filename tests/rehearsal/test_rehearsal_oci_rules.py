@@ -155,7 +155,7 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
         yield path
 
 
-def test_an_unknown_input_is_accepted_at_any_path(furnished: Stack) -> None:
+def test_an_input_whose_value_is_not_known_yet_is_never_refused(furnished: Stack) -> None:
     for name, inputs in furnished.inputs.items():
         noun = next(t for t in KINDS if furnished.ids[name].split(".")[1] == KINDS[t].noun).rpartition(":")[2]
         known = set(refusals(furnished.cloud, noun, inputs).splitlines())
@@ -260,7 +260,7 @@ def test_every_row_of_the_table_of_shapes_is_consistent() -> None:
     assert (front_name(gpu4, "ol7"), front_name(gpu4, "ol9")) == ("enp45s0f0", "eth0")
 
 
-#: Enumerations of OCI's own Python SDK, by `PACKAGE:MODEL.PREFIX`. They are copied because nothing else needs the SDK (30 MB).
+#: Enumerations of OCI's own Python SDK, by `PACKAGE:MODEL.PREFIX`. They are a copy, so the SDK (30 MB) need not be installed.
 ENUMERATIONS = json.loads((Path(__file__).parents[1] / "golden" / "oci" / "enumerations.json").read_text())
 
 

@@ -29,7 +29,7 @@ def world(tmp_path_factory) -> Iterator[Stage]:
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return the keys of `aws` that make these changes to the machines."""
+    """Return keys of `aws` that change the keys of the first queue's machines to `changes`."""
     return {"queues": [{"machines": [changes]}]}
 
 
@@ -37,7 +37,7 @@ GROUP = "arn:aws:resource-groups:us-east-1:111122223333:group"
 
 
 def bought(option: str, reservation: str | None = None, **machines: Any) -> dict[str, Any]:
-    """Return the keys of `aws` that say how the machines are bought."""
+    """Return keys of `aws` that set how the first queue's machines are bought, and other keys of these machines."""
     return nodes(**{"purchase": {"option": option, "reservation": reservation}, "placement": "none"} | machines)
 
 
@@ -109,17 +109,17 @@ NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 
 
 def rules_in(text: str) -> set[str]:
-    """Return the names of rules that stand in brackets at the ends of the lines of `text`."""
+    """Return the names of rules, which are in brackets at the ends of lines of `text`."""
     return {found for line in text.splitlines() for found in re.findall(r" \[([a-z-]+)\]$", line.strip())}
 
 
 def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(tmp_path):
-    """Region and credentials come from the environment, and the public key is the one in the operator's home folder."""
+    """Region and credentials come from the environment. The public key comes from the operator's home folder."""
     stage = Stage(tmp_path, "aws")
     try:
         (tmp_path / ".ssh").mkdir()
         (tmp_path / ".ssh" / "id_ed25519.pub").symlink_to(stage.world / "operator" / "id_ed25519.pub")
-        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # where set-up has installed the engine
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # it contains Pulumi's engine
         stage.environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "AWS_REGION": "ap-northeast-1"}
         own = {"access": {"publicKey": DEFAULT, "sshFrom": ["203.0.113.7/32"]}}
         for wanted in (own, own | {"storage": DEFAULT}):
@@ -127,7 +127,7 @@ def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(t
             assert found.status == 0, found
             said = "aws.zone is not set: the stack uses ap-northeast-1a, the first zone that offers m5.8xlarge and p5.48xlarge."
             assert said in found.text
-            assert "(2 x p5.48xlarge)" in found.text, "the gate is that of these machines"
+            assert "(2 x p5.48xlarge)" in found.text, "the preview shows the gate of two nodes of the default type"
     finally:
         stage.close()
 

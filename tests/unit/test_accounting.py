@@ -52,7 +52,13 @@ def test_mariadb_does_not_listen_on_the_network_and_no_file_has_a_password():
 
 
 class Machine:
-    """A controller. `has` names its programs, `calls` lists commands that ran, `answers` has each program's next answers."""
+    """A controller.
+
+    Attributes:
+        has: names of the programs that are installed.
+        calls: the commands that ran, in order.
+        answers: program -> its next answers.
+    """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.has = {"mariadb", "slurmdbd", "sacctmgr"}

@@ -30,7 +30,7 @@ def said(**counts: int) -> dict[str, Any]:
     return {"networks": {"IB": 16}, "devices": {}, "channels": {"NET/IB/0": 4}, "gpudirect": counts}
 
 
-def test_a_run_whose_connections_all_used_gpudirect_passes_and_the_reason_counts_their_ends():
+def test_a_run_whose_connections_all_used_gpudirect_passes_and_the_reason_says_how_many_ends_of_connections_used_it():
     verdict, why = judged(said=said(GDRDMA=64))
     assert verdict == "pass"
     assert "GPUDirect RDMA at all 64 ends of connections" in why
@@ -62,7 +62,7 @@ def test_gpudirect_is_not_judged_on_a_shape_without_nvlink(shape):
 
 
 def test_gpudirect_is_not_judged_on_p3dn_whose_efa_device_cannot_access_gpu_memory():
-    """Without this exception every healthy p3dn would be short; a p4d with such a log is short."""
+    """A healthy p3dn never uses GPUDirect RDMA, so it would always be short. A p4d with the same log is short."""
     assert with_rails("p3dn.24xlarge").nvlink_gbytes_per_s is not None
     assert gpudirect.told({"said": said(NET=9)}, with_rails("p3dn.24xlarge"), "2.28.3") == gpudirect.Told()
     assert gpudirect.told({"said": said(NET=9)}, with_rails("p4d.24xlarge"), "2.28.3").wrong

@@ -267,7 +267,7 @@ def test_a_job_with_a_changed_template_is_recreated_and_an_unchanged_job_is_kept
 
 def test_a_field_that_another_manager_changed_is_reported_and_not_changed_back(cluster):
     cluster.wrong["apply"] = Answer(1, "", 'error: Apply failed with 1 conflict: conflict with "kubectl-edit": .spec.selector')
-    assert refused().startswith("an object of the stack was changed by somebody else, and was not changed back: error: Apply")
+    assert refused().startswith("somebody else changed an object of the stack; the update did not change it back: error: Apply")
 
 
 def test_removal_deletes_the_objects_with_the_stacks_labels_and_then_the_namespace(cluster, monkeypatch):

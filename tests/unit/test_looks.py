@@ -21,7 +21,10 @@ from tools.search.looks_figures import Course
 
 
 def with_looks(slow: int, of: int = 16, factor: float = 0.5) -> dict:
-    """Return a line with `of` looks. The first `slow` looks reached only `factor` times the busbw of the other looks."""
+    """Return a line with slow looks. `of`: number of looks; `slow`: how many of them are slow, beginning with the first.
+
+    A slow look reached the busbw of the other looks times `factor`.
+    """
     line = document()
     numbers = [0.049 * factor] * slow + [0.049] * (of - slow)
     for step in line["steps"]:
@@ -41,10 +44,10 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
-def test_before_the_last_look_an_answer_needs_a_decisive_lead_and_after_the_last_look_the_likelier_answer_is_taken():
-    """If 5 of 64 looks are slow, a healthy fabric is likelier; if 6 are slow, a fabric that is slow at times is likelier.
+def test_while_more_looks_are_possible_only_a_clear_answer_counts_and_after_the_last_look_the_likelier_answer_counts():
+    """At most 64 looks are taken. If 5 of them are slow, `pass` is the likelier answer; if 6 are slow, `short` is likelier.
 
-    If only 63 looks were taken, neither 5 nor 6 slow looks decide.
+    After 63 looks, one look is left, so 5, 6 or 7 slow looks give no answer yet.
     """
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
@@ -91,7 +94,7 @@ def test_a_fabric_that_is_always_slow_is_not_called_intermittent():
     assert not judged.looks.is_intermittent
 
 
-def test_one_slow_look_is_neither_pass_nor_short_but_requires_more_looks():
+def test_after_one_slow_look_the_verdict_is_unknown_and_more_looks_are_requested():
     judged = verdict(with_looks(1))
     assert "more looks are needed to tell whether that is chance" in judged.reasons[0]
     again = requests.search(_place(), ASKED, judged, 60, [])
@@ -160,7 +163,7 @@ def test_looks_of_the_previous_run_on_these_machines_affect_the_verdict_only_if_
     assert "the previous run on these machines was slow at times" in judged.reasons[0]
     line["earlier_looks"] = [0.049] * 100
     assert verdict(line).looks.carried == 0
-    assert looks.carry(64, 64) == looks.carry(40, 64)  # a fabric that was always slow and was repaired can still pass
+    assert looks.carry(64, 64) == looks.carry(40, 64)  # a limit, so that a repaired fabric can pass
     assert looks.weigh(0, 65, looks.carry(64, 64)).answer == "pass"
 
 
@@ -215,7 +218,7 @@ def _built():
     return BUILT
 
 
-def test_looks_that_are_kept_for_the_next_run_are_corrected_for_the_time_that_ranks_waited_for_processors(
+def test_before_looks_are_kept_for_the_next_run_they_are_corrected_as_if_no_rank_had_waited_for_a_processor(
     tmp_path, monkeypatch
 ):
     """Slow looks of the first run may be excused because the machine was busy.

@@ -135,7 +135,7 @@ def test_nodes_with_fewer_gpus_than_the_shape_or_with_different_drivers_are_refu
 
 
 @pytest.mark.parametrize(("count", "more"), [(8, ""), (9, "; and 1 more"), (11, "; and 3 more")])
-def test_at_most_eight_busy_gpus_or_changed_programs_are_named(cluster, count, more):
+def test_a_refusal_names_at_most_eight_processes_on_gpus_or_eight_changed_programs(cluster, count, more):
     busy = [f"process {number}" for number in range(count)]
     cluster.inventory["a"]["busy"] = busy
     listed = "; ".join(f"a: {one}" for one in busy[:8]) + more
@@ -166,7 +166,7 @@ def test_nodes_that_do_not_reach_each_other_are_refused_with_the_likely_cause(cl
     assert cluster.said == sentences
 
 
-def test_a_single_node_is_not_tried_for_reachability(cluster):
+def test_if_there_is_only_one_node_nothing_checks_whether_nodes_reach_each_other(cluster):
     cluster.unreachable, cluster.runs = ["a cannot reach itself"], {"all": run(row(8, 1.0), ranks=2)}
     assert cluster.line(DECIDING, nodes=NODES[:1])["steps"][0]["ranks"] == 2
 
@@ -191,8 +191,8 @@ def test_the_wait_for_another_measurement_is_reported_once_and_ends_at_the_timeo
 @pytest.mark.parametrize(
     ("stage", "rank_us", "groups"),
     [
-        ("node", (100.0, 200.0, 400.0, 300.0), [5.12, 2.56]),  # the slowest of ranks 0 and 1, and of 2 and 3
-        ("rails", (100.0, 200.0, 400.0, 300.0), [2.56, 3.4133]),  # the slowest of ranks 0 and 2, and of 1 and 3
+        ("node", (100.0, 200.0, 400.0, 300.0), [5.12, 2.56]),  # the groups are ranks 0 and 1, and ranks 2 and 3
+        ("rails", (100.0, 200.0, 400.0, 300.0), [2.56, 3.4133]),  # the groups are ranks 0 and 2, and ranks 1 and 3
         ("node", (100.0, 200.0, 400.0), None),
         ("node", (0.0, 0.0, 400.0, 300.0), None),
     ],
@@ -214,14 +214,14 @@ def test_at_most_twenty_problems_are_kept_and_each_is_cut_after_three_hundred_ch
     assert measure.numbers(run(problems=("p",) * 23), "all", 1, 4)["problems"] == ["p"] * 20 + ["and 3 more problems"]
 
 
-def test_printed_commands_can_be_typed_and_begin_with_the_hostfile(cluster):
+def test_the_commands_that_a_user_may_type_write_the_hostfile_first_and_then_run_mpirun(cluster):
     hosts, typed = measure.commands(cluster.request(DECIDING))
     assert hosts == f"cat > {cluster.folder}/run/hosts <<'END'\n10.0.0.1 slots=2\n10.0.0.2 slots=2\nEND"
     assert typed.startswith("/mpi/bin/mpirun --bind-to numa -np 4 -npernode 2")
     assert typed.endswith("/bin/all -b 8 -e 1024")
 
 
-def test_only_the_output_of_failed_steps_stays_as_a_file_beside_the_evidence(tmp_path):
+def test_the_output_of_a_failed_step_is_also_kept_as_a_file_of_its_own_beside_the_evidence(tmp_path):
     for name in ("good", "bad"):
         (tmp_path / f"{name}.txt").write_text(name)
     kept = evidence.keep(str(tmp_path), {"good": "1\n", "bad": "2\n", "gone": ""}, ["bad"], "head\n")
@@ -239,7 +239,7 @@ def test_the_evidence_has_the_json_results_of_the_steps_that_ran_but_no_environm
     text = gzip.decompress(Path(found["evidence"]["path"]).read_bytes()).decode()
     assert '\n# busbar step all.json\n{"results": [{"size": 8}], "errors": []}\n# busbar step looks\n' in text
     assert "TOKEN" not in text
-    assert "looks.json" not in text, "a step whose JSON result was not read has none in the evidence"
+    assert "looks.json" not in text, "the evidence has no JSON result of a step whose JSON result was not read"
 
 
 @pytest.mark.parametrize("broken", ["", "[1]", '{"env": ["TOKEN=x"]', "[" * 100_000])

@@ -1,4 +1,4 @@
-"""Mutants that once survived can still be applied: if the source has changed, known.json must be updated."""
+"""Every mutant in known.json can still be applied to its source; if one cannot, update known.json. Also tests the generator."""
 
 from __future__ import annotations
 

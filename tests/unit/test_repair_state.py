@@ -50,7 +50,7 @@ def test_a_state_whose_backup_is_truncated_or_missing_is_not_touched_and_is_repo
 
 
 def test_a_state_that_cannot_be_read_is_not_replaced_by_its_backup(state, tmp_path):
-    state.mkdir()  # as root, a folder is what cannot be read
+    state.mkdir()  # root can read every file, so a folder is at the path instead
     state.with_name("dev.json.bak").write_text(WHOLE)
     with pytest.raises(repair_state.RefusedError, match=r"dev\.json could not be read: Is a directory"):
         repair_state.restored(f"file://{tmp_path}", "dev")

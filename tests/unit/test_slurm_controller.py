@@ -52,7 +52,7 @@ def region(method: str, url: str, headers: dict[str, str], _body: bytes, _timeou
     return Answer(200, b"ap-tokyo-1\n", {})
 
 
-def test_the_ssh_key_of_the_controller_is_made_once_and_reported_only_as_its_public_half(machine):
+def test_the_ssh_key_of_the_controller_is_made_once_and_only_its_public_key_is_reported(machine):
     first, second = (controller.identity("oci", region) for _ in range(2))
     assert first == second
     assert first["public_key"].startswith("ssh-ed25519 ")
@@ -78,7 +78,7 @@ def test_an_error_of_the_metadata_service_is_reported_and_the_text_of_the_error_
     [
         ({"lacks": ["munged"]}, "the login node has no munged, slurmctld, which first boot installs"),
         ({"controls": False}, "the login node has no slurmctld, which first boot installs"),
-        ({"first_line": "# mine"}, "slurm.conf of the login node is another cluster's, and is left as it is"),
+        ({"first_line": "# mine"}, "slurm.conf of the login node is of another cluster, and is left as it is"),
         ({"running": {"slurmd": None}}, "the login node runs slurmd of another cluster, which is left as it is"),
     ],
 )
@@ -294,7 +294,7 @@ def test_no_timer_starts_machines_if_the_set_up_of_a_login_node_fails_and_the_er
     whys = {"i-1": "", "i-2": "its first boot has not finished"}
 
     def login_node(given: Any, its: str, address: str, files: Any) -> str:
-        assert (machine / "slurm" / "slurm.conf").exists(), "the controller itself is set up already"
+        assert (machine / "slurm" / "slurm.conf").exists(), "the controller is set up before its login nodes"
         seen.append((given["user"], its, address, sorted(files)))
         return whys[its]
 
@@ -312,7 +312,7 @@ def test_no_timer_starts_machines_if_the_set_up_of_a_login_node_fails_and_the_er
     assert (machine / "units" / "busbar-slurm.timer").exists()
 
 
-def test_a_login_node_gets_the_munge_key_the_files_of_slurms_commands_and_the_guard_of_its_credentials_but_no_daemon(
+def test_a_login_node_gets_the_munge_key_and_slurms_files_and_the_guard_of_its_credentials_but_none_of_slurms_daemons(
     tmp_path, monkeypatch
 ):
     sent = sent_over_ssh(tmp_path, monkeypatch, 0, b"")
@@ -339,7 +339,7 @@ def test_a_home_file_system_that_was_mounted_at_the_first_installation_must_be_m
 
 @pytest.fixture
 def second(machine, monkeypatch) -> Path:
-    """The folder of a controller whose stack had another controller before."""
+    """The folder of the second controller of a stack, which replaces the first controller."""
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     (machine / "own.pyz").write_bytes(b"zip")
     owner = machine / "jobs" / "busbar.dev" / "controller"
@@ -358,11 +358,13 @@ def test_a_second_controller_terminates_the_machines_of_the_first_one_before_slu
     assert done == ["ended", "slurmctld.service", "adopted"]
     controller.install(document(second), str(second / "own.pyz"), calm)
     assert done == ["ended", "slurmctld.service", "adopted", "slurmctld.service"], (
-        "it replaced the first one already, and has no launches yet"
+        "the second installation ends no machines: the takeover is done, and there are no launches yet"
     )
 
 
-def test_the_machines_of_the_first_controller_are_terminated_although_the_first_try_was_interrupted(second, monkeypatch):
+def test_if_installing_the_second_controller_is_interrupted_the_next_try_terminates_the_machines_of_the_first(
+    second, monkeypatch
+):
     calls: list[str] = []
 
     def end(_: Cloud) -> str:

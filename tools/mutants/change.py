@@ -54,7 +54,7 @@ class Mutant:
 
 
 def sample(root: Path, files: list[str], count: int, dice: random.Random) -> list[Mutant]:
-    """Return at most `count` mutants of `files`, each on a different line; every line that can be changed is equally likely."""
+    """Return at most `count` mutants of `files`, each on another line; all lines that can be changed are equally likely."""
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for file in files:
         for mutant in of(file, (root / file).read_text()):
@@ -76,7 +76,7 @@ def of(file: str, source: str) -> Iterator[Mutant]:
     for node in _walk(ast.parse(source)):
         for at, end, new in _changes(node, source):
             row, column = at
-            if end[0] != row or not lines[row - 1].isascii():  # ast counts columns in bytes
+            if end[0] != row or not lines[row - 1].isascii():  # in other lines, ast's columns are not positions in the text
                 continue
             old = lines[row - 1][column : end[1]]
             if old != new:
@@ -92,7 +92,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_for_types(node: ast.AST) -> bool:
-    """Tell whether a change of a node has no effect at run time: imports for types, and options of a dataclass."""
+    """Tell whether a node is an `if TYPE_CHECKING`, or the options of a dataclass: tests need not notice changes of these."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     return isinstance(node, ast.Call) and ast.unparse(node.func) in {"dataclass", "dataclasses.dataclass"}

@@ -15,7 +15,7 @@ from tools.search.simulate import Fabric, Score, planted, score
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Busbw of a full ring that is short, as a share of the busbw of a healthy ring.
+#: Busbw that a search is told for a full ring that is too slow, as a share of the busbw of a healthy ring.
 _SHORT = 0.7
 #: Rounds of a test that tries all pairs of 8 nodes one after the other.
 ALL_PAIRS_OF_EIGHT = 28
@@ -26,11 +26,12 @@ FRESH = 2_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """Many seeded runs: `runs` fabrics of `nodes` nodes. Each has a number of faults drawn from `counts`, of random `kinds`.
+    """Many seeded searches: each of `runs` searches has its own fabric of `nodes` nodes.
 
-    Fields that `Fabric` has, too, mean the same as there. If `short`, the search is told that the full ring was short, even if
-    the ring was not. If `off_ring`, the search is told that an all-to-all is short, but the ring is not. `first` is the first
-    seed: thresholds were tuned on seeds below `FRESH`, and the figures use seeds from `FRESH` on.
+    The number of a fabric's faults is drawn from `counts`, and the faults' kinds are drawn from `kinds`. Fields that `Fabric`
+    has, too, mean the same as there. If `short` is true, each search is told that the full ring was short, even if the ring
+    was not short. If `off_ring` is true, each search is told that an all-to-all was short although the ring was not short.
+    `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures use seeds from `FRESH` on.
     """
 
     nodes: int
@@ -61,7 +62,7 @@ class Case:
         whole = _SHORT * fabric.healthy() if self.short else fabric.whole()
         for _ in range(100 if fabric.faults and not self.off_ring else 0):
             if whole < fabric.gate_gb_s():
-                break  # a search follows only a short run
+                break  # a real search starts only after a short run
             whole = fabric.whole()
         return score(fabric, whole_gb_s=whole, off_ring=self.off_ring)
 
@@ -74,7 +75,7 @@ def figures(say: Callable[[str, str], None]) -> None:
     eight = _fresh(Case(8, 300, (1,)))
     say("search, 8 nodes, 1 fault, 2 % noise, 300 runs", _quality(eight))
     say(f"search, most rounds of these (all pairs: {ALL_PAIRS_OF_EIGHT})", str(_rounds(eight)))
-    say("search, the same, and 2 % of trials disturbed, 300 runs", _quality(_fresh(Case(8, 300, (1,), disturbed=0.02))))
+    say("search, 8 nodes, 1 fault, 2 % of trials disturbed, 300 runs", _quality(_fresh(Case(8, 300, (1,), disturbed=0.02))))
     say("search, 64 nodes, a slow rail plane, 100 runs", _quality(_fresh(Case(64, 100, (1,), ("rail_plane",)))))
     say("search, 64 nodes, slow only as a group, 100 runs", _quality(_fresh(Case(64, 100, (1,), ("group",)))))
     for kinds, name in ((("link",), "a link"), (("node",), "a node"), (CAUSES, "a fault")):
@@ -90,7 +91,7 @@ def figures(say: Callable[[str, str], None]) -> None:
 
 #: Healthy fabrics: name, then `spine`, `ecmp` and `disturbed` of `Fabric`.
 _HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
-#: Leaves so small that two of their nodes fill the uplinks: `leaf` and `spine` of `Fabric`, and `spine` as text.
+#: Small leaves: one node fills a leaf's uplinks. `leaf` and `spine` of `Fabric`, and `spine` as text.
 _SMALL_LEAVES = ((4, 0.25, "1:4"), (2, 0.5, "1:2"))
 
 
@@ -100,13 +101,13 @@ def in_company(say: Callable[[str, str], None]) -> None:
         spine = _fresh(Case(nodes, 40, (1,), ("node",), leaf=min(nodes // 2, 32), spine=0.5, short=True))
         name = f"search, {nodes} nodes, one bad node, spine 1:2, 40 runs"
         say(name, f"{_quality(spine)}, at most {_rounds(spine)} rounds (2 log2 n + 6 is {2 * (nodes - 1).bit_length() + 6})")
-    for nodes in (64, 256):  # most partners are on other leaves, so most rounds are slow
+    for nodes in (64, 256):  # most partners of a node are on other leaves, so most rounds are slow
         small = _fresh(Case(nodes, 40, (1,), ("node", "link"), leaf=8, spine=0.5, short=True))
         name = f"search, {nodes} nodes on leaves of 8, one bad node or link, spine 1:2, 40 runs"
         say(name, f"{_quality(small)}, at most {_rounds(small)} rounds (2 log2 n + 6 is {2 * (nodes - 1).bit_length() + 6})")
     for leaf, share, ratio in _SMALL_LEAVES:
         healthy = _fresh(Case(64, 40, (0,), leaf=leaf, spine=share, short=True))
-        say(f"search, 64 healthy nodes on leaves of {leaf}, spine {ratio}, somebody blamed in 40", str(_blamed(healthy)))
+        say(f"search, 64 healthy nodes on leaves of {leaf}, spine {ratio}, false alarms in 40 runs", str(_blamed(healthy)))
         scores = _fresh(Case(64, 40, (1,), ("node",), leaf=leaf, spine=share, short=True))
         say(f"search, 64 nodes on leaves of {leaf}, one bad node, spine {ratio}, 40 runs", _quality(scores))
     noisy = _fresh(Case(256, 100, (1,), ("node",), disturbed=0.03))
@@ -118,7 +119,7 @@ def in_company(say: Callable[[str, str], None]) -> None:
         for name, share, ecmp, disturbed in _HEALTHY:
             leaf = min(nodes // 2, 32)
             case = Case(nodes, 100, (0,), disturbed=disturbed, leaf=leaf, spine=share, ecmp=ecmp, short=True)
-            say(f"search, {nodes} healthy nodes, {name}, somebody blamed in 100 runs", str(_blamed(_fresh(case))))
+            say(f"search, {nodes} healthy nodes, {name}, false alarms in 100 runs", str(_blamed(_fresh(case))))
     (many,) = _fresh(Case(4096, 1, (123,), ("node",)))
     planned = f"{many.planning_s:.1f} s of planning in {many.rounds} rounds, {_quality([many])}"
     say("search, 4096 nodes, 3 % of them bad", planned)

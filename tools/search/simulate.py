@@ -1,7 +1,7 @@
 """A simulated fabric with planted faults and noise: it answers a search's trials, and scores the search's culprits.
 
-A ring takes as long as its slowest channel, and channel c sends its share of the bytes between nodes over rail c. So busbw is
-the number of used rails times the lowest rate that any edge has on any of these rails.
+A ring has one channel for each used rail, and a channel sends its share of the bytes over its own rail. The ring takes as long
+as its slowest channel. So busbw is the number of used rails times the lowest rate that any edge has on any of these rails.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Fault:
         kind: node, rail, link, rail_plane or group, as `benchmarks.search.trials.Culprit` names them.
         nodes: the node, the two ends, or the group; empty for a rail plane.
         rails: the rail; empty if the fault affects all rails.
-        factor: remaining share of the rate, 0 for nothing at all.
+        factor: share of the rate that remains; 0 if nothing gets through.
         active: probability that the fault shows in a round, 1.0 for always.
         by_trial: whether `active` is drawn separately for each trial.
     """
@@ -57,11 +57,13 @@ class Fault:
 class Fabric:
     """`nodes` nodes with `rails` rails of `rate_gb_s` GB/s each; every number is multiplied by noise of deviation `noise`.
 
-    `disturbed` is the probability that a trial loses 8 to 30 % to a brief disturbance: other traffic, a busy processor.
+    `disturbed` is the probability that a brief disturbance, such as other traffic or a busy processor, takes 8 to 30 % of a
+    trial's busbw.
 
     `leaf` is the number of nodes at each leaf switch (0: there are no leaf switches). Edges between leaves share the uplinks of
-    each leaf, and the rate of these uplinks is `spine` times the rate of the leaf's nodes. If several edges between leaves run
-    at once, the share `ecmp` of these edges collides with another edge on a link and gets half of the link.
+    each leaf, and the rate of these uplinks is `spine` times the rate of the leaf's nodes. `ecmp` is the probability that a
+    trial between leaves must share a link with another trial, so that each gets half of the link; if few edges run at the same
+    time, the probability is smaller.
     """
 
     nodes: int
@@ -93,12 +95,15 @@ class Fabric:
         return GATE * self.ceiling_gb_s()
 
     def whole(self) -> float:
-        """Return the result of one run of the full ring in GB/s; 0 if it returns nothing."""
+        """Return the busbw in GB/s of one run of the full ring; 0 if the run has no result."""
         (sample,) = self.answer([Trial(tuple(range(self.nodes)), ())])
         return sample.busbw_gb_s or 0.0
 
     def answer(self, trials: Iterable[Trial]) -> list[Sample]:
-        """Run `trials` together. An intermittent fault is in all trials or in none, unless it is drawn for each trial."""
+        """Run `trials` together. For all of them together, it is drawn whether an intermittent fault shows.
+
+        If the fault's `by_trial` is true, this is drawn again for each trial.
+        """
         here = [fault for fault in self.faults if fault.by_trial or self._shows(fault)]
         together = list(trials)
         uplinks = self._uplinks(together)
@@ -122,7 +127,7 @@ class Fabric:
         return load
 
     def _crossing(self, trial: Trial, uplinks: dict[int, float]) -> float:
-        """Return which share of a trial's rate the shared links allow."""
+        """Return by which factor the links that a trial shares with other trials reduce its rate."""
         leaves = {node // self.leaf for one, other in _edges(trial.nodes) for node in (one, other)} if self.leaf else set()
         if len(leaves) < 2:  # noqa: PLR2004 - the trial stays on one leaf
             return 1.0
@@ -144,7 +149,7 @@ class Fabric:
     def expected(self) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
         """Return (kind, nodes, rails) of every planted fault, in the form in which a correct search names them.
 
-        With two nodes, the ends cannot be distinguished, and with one rail, all rails are to blame.
+        With two nodes, a search cannot tell which end is to blame, so it names the link. With one rail, it names no rail.
         """
         return [self._name(fault) for fault in self.faults]
 
@@ -181,7 +186,7 @@ def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable
 def planted(dice: random.Random, fabric: Fabric, count: int, kinds: Iterable[str], active: float = 1.0) -> Fabric:
     """Return `fabric` with `count` random faults of `kinds` at different nodes, each leaving 0.3 to 0.85 of the rate.
 
-    Of two faults at one node, the larger fault would hide the smaller fault until the larger fault is repaired.
+    No node has two faults, because the larger fault would hide the smaller fault until the larger fault is repaired.
     """
     kinds = sorted(kinds)
     found: list[Fault] = []
@@ -213,7 +218,7 @@ def _fault(dice: random.Random, kind: str, nodes: int, rails: int) -> Fault:
 
 
 def _off_ring(node: int, nodes: int) -> list[int]:
-    """Return the nodes that `node` meets neither in a ring nor as a partner i XOR 2^k."""
+    """Return the nodes with which `node` has no edge, neither in the ring of all nodes nor in a round of pairs i, i XOR 2^k."""
     return [other for other in range(nodes) if (node ^ other).bit_count() > 1 and (node - other) % nodes not in {1, nodes - 1}]
 
 
@@ -268,7 +273,7 @@ def score(
     """Search `fabric`, given the result of the full ring, and compare the culprits with the planted faults."""
     search = Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s, off_ring=off_ring)
     finding, planning_s = timed(fabric, search)
-    named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # `between` blames nobody
+    named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # it blames no node or link
     expected = Counter(fabric.expected())
     right = (named & expected).total()
     wrong, missed = named.total() - right, expected.total() - right

@@ -33,7 +33,7 @@ async def run(call: Call, command: str, inputs: Properties, state: dict[str, str
             process = await asyncio.create_subprocess_exec(
                 *interpreter,
                 command,
-                # Go looks for the program in its own PATH, not in the command's.
+                # Go looks for the program in the plugin's PATH, not in the command's PATH.
                 executable=shutil.which(interpreter[0]) if "/" not in interpreter[0] else None,
                 cwd=directory,
                 env=environment,

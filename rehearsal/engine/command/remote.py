@@ -52,11 +52,11 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
 
 class _Channel(SSHClientChannel[bytes]):
-    """A channel that waits for the server's answer to each environment variable before the command starts.
+    """A channel that waits until the server has accepted or refused each environment variable; then the command starts.
 
     asyncssh sends variables without asking whether the server accepts them; the genuine plugin asks. If the server refuses a
-    variable of `environment`, the call fails. If the server refuses a variable with the previous command's output, the call
-    only logs a warning.
+    variable of the input `environment`, the call fails. Other variables contain what the resource's previous command printed;
+    if the server refuses one of these, the call only logs a warning.
     """
 
     def __init__(self, connection: asyncssh.SSHClientConnection, call: Call, optional: set[str]) -> None:

@@ -75,7 +75,7 @@ static void find_transport(const struct group *group, const struct rails *rails,
     transport->missing = __builtin_popcountll(missing);
 }
 
-// Reserve memory, as large as a buffer, for sums that no rank keeps; pages that no sum touches cost nothing.
+// Reserve memory of the size of a buffer for sums that are computed, but not kept. Pages that are never written cost nothing.
 static float *scratch(size_t bytes)
 {
     void *at = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -117,8 +117,8 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
-// Returns the largest share of the timed loops' time, over all ranks, that passed while ranks waited for a processor (see
-// measure.h). All hosts are on one machine, so a rank that is ready to run may have to wait.
+// For each rank, the share of the timed loops' time in which it waited for a processor (see measure.h); returns the largest of
+// these shares. All hosts are on one machine, so a rank that is ready to run may have to wait.
 static double waiting(struct job *job, const struct bench *bench)
 {
     double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;

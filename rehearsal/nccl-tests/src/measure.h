@@ -15,9 +15,8 @@ struct bench {
     int root;
     int round;           // round of the pattern, so that no check can pass with values of the previous round
     int errors;          // checks of this rank that found wrong values
-    // timed_s: time of the timed loops. waited_s: how long this rank was ready to run in these loops but had no processor. If
-    // the waiting time is read for each iteration, waited_s instead adds up, over all iterations, the longest waiting time of
-    // any rank.
+    // timed_s: time of the timed loops. waited_s: how long this rank waited for a processor in these loops. If the waiting time
+    // is read after each iteration, the longest waiting time of any rank in the iteration is added to waited_s instead.
     double timed_s, waited_s;
     double bus_sum_gb_s;
     int bus_count;
