@@ -183,7 +183,7 @@ def culprit_name(culprit: dict[str, Any]) -> str:
         "rail": f"{rail} {rails} of node {nodes}",
         "rail_plane": f"{rail} {rails} of all nodes",
         "group": f"the group of {nodes}",
-        "between": f"the path that pairs of {nodes} share",
+        "between": f"the links that pairs of the nodes {nodes} share",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
 
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci_principal")]
 API = f"https://iaas.{REGION}.oraclecloud.com/20160918/instances"
 CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
-#: Launches, adds and terminates machines with the controller's own code, and prints the results.
+#: With the controller's own code: launches two machines, ends one, adds another, ends all, and prints the results.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.cloud import BusyError, CloudError, Launch
 from scheduler.elastic.oci import Oci
@@ -180,7 +180,7 @@ def test_a_host_trusts_only_the_certificates_of_the_rehearsed_services(account: 
     assert account.inside(host, *CURL, "--resolve", "example.com:443:240.0.0.10", "https://example.com/")[0] == 60
 
 
-def test_the_worlds_authority_and_identities_are_private_and_the_api_runs_on_the_rehearsed_internet(account: Account) -> None:
+def test_only_the_owner_reads_the_certificate_authority_and_the_api_runs_on_the_rehearsed_internet(account: Account) -> None:
     assert (account.world.path / "authority").stat().st_mode & 0o077 == 0
     assert (account.world.path / "identities").stat().st_mode & 0o077 == 0
     service = int((account.world.path / "locks" / "service-oci").read_text())

@@ -46,7 +46,7 @@ def test_every_reviewed_screen_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.iterdir() if not path.name.startswith("status-")} == set(TEXTS)
 
 
-def test_the_headline_of_a_short_verdict_names_the_busbw_and_the_gate_and_the_culprit_with_the_culprits_busbw():
+def test_if_the_busbw_is_below_the_gate_the_headline_names_both_and_the_culprit_with_the_culprits_busbw():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     text = ending.headline(judged, SEARCHED)
     assert text.startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 64 MiB, 50.0% of the wire; gate 0.0425 ")
@@ -61,7 +61,7 @@ def test_the_headline_of_a_short_verdict_names_the_busbw_and_the_gate_and_the_cu
         ("rail", ["mlx5_3", "mlx5_4"], "rails mlx5_3, mlx5_4 of node a and b"),
         ("rail_plane", ["mlx5_3"], "rail mlx5_3 of all nodes"),
         ("group", [], "the group of a and b"),
-        ("between", [], "the path that pairs of a and b share"),
+        ("between", [], "the links that pairs of the nodes a and b share"),
     ],
 )
 def test_the_headline_names_every_kind_of_culprit_with_the_busbw_of_the_culprits_rails(kind, rails, called):

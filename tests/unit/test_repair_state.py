@@ -114,7 +114,7 @@ def test_a_backend_outside_this_machine_is_not_touched(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_script_tools_in_stack_repairs_the_state_before_it_runs_pulumi():
+def test_the_state_is_repaired_before_pulumi_is_run():
     lines = (repair_state.Path(repair_state.__file__).parent / "in-stack").read_text().splitlines()
     (at,) = [number for number, line in enumerate(lines) if "tools.repair_state" in line]
     assert not [line for line in lines[:at] if "pulumi " in line and not line.lstrip().startswith("#")]

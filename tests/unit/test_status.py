@@ -50,7 +50,7 @@ def test_the_status_of_a_stack_without_nodes_says_that_nothing_was_measured_and_
         "  - gpu has no nodes yet, so nothing was measured",
     ]
     assert "measured: never\n" in text
-    billed = "no GPU node; in a real account a login node, storage and nodes that Slurm has started are billed"
+    billed = "no GPU node; a real account is billed for login nodes, storage and the nodes that Slurm started"
     assert text.endswith(f"costs:    {billed}")
     for target in ("hosts", "kubernetes"):
         assert status.status(found | {"target": target}, NOW).endswith("costs:    none: this stack rents nothing")
