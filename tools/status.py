@@ -75,7 +75,7 @@ def _costs(found: dict[str, Any], *, rehearsed: bool) -> str:
     if found.get("target") in {"hosts", "kubernetes"}:
         return "none: this stack rents nothing"
     if not found.get("nodes"):
-        return "no GPU node; a real account is billed for login nodes, storage and the nodes that Slurm started"
+        return "no GPU node; in a real account, login nodes, storage and the nodes that Slurm started are billed"
     known = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else "a price that is not known here"
     return f"nothing (rehearsed); for real machines: {known}" if rehearsed else known
 

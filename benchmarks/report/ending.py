@@ -52,11 +52,12 @@ class Next:
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
     """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause and its busbw.
 
-    Pulumi's command plugin quotes the headline as Go's %q does, so the headline must contain no double quote and no backslash.
+    Pulumi's command plugin quotes the headline as Go's %q does, so double quotes and backslashes are replaced, and characters
+    that cannot be printed become spaces.
     """
     cause = "" if judged.verdict == PASS else _cause(judged, searched)
     text = f"{summary.sentence(judged)}{'; ' if cause else ''}{cause}"
-    return text.replace('"', "'").replace("\\", "/").replace("\n", " ")
+    return "".join(one if one.isprintable() else " " for one in text.replace('"', "'").replace("\\", "/"))
 
 
 def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:

@@ -1,4 +1,7 @@
-"""The account, regions and availability zones; every name in the format of AWS's region names is accepted as a region."""
+"""The account, regions and availability zones.
+
+A region is accepted if its name has the format of the regions of AWS's public partition or of GovCloud.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,18 @@ REGION = "us-east-1"
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")
 #: Region -> letters of its zones, if they are not a, b and c (VPC console of an ordinary account).
-_LETTERS = {"ap-northeast-1": "acd", "us-west-1": "ac", "ca-central-1": "abd", "us-east-1": "abcdef", "us-west-2": "abcd"}
+_LETTERS = {
+    "ap-northeast-1": "acd",
+    "ap-northeast-2": "abcd",
+    "us-west-1": "ac",
+    "ca-central-1": "abd",
+    "us-east-1": "abcdef",
+    "us-west-2": "abcd",
+}
 
 
 def is_region(name: str) -> bool:
-    """Return whether a name has the format of AWS's region names."""
+    """Return whether a name has the format of a region of AWS's public partition or of GovCloud."""
     return _REGION.fullmatch(name) is not None
 
 
@@ -33,5 +43,5 @@ def region_of(inputs: object) -> str:
 
 
 def partition(region: str) -> str:
-    """Return the AWS partition of a region."""
+    """Return the partition of an accepted region: the public one or GovCloud."""
     return "aws-us-gov" if region.startswith("us-gov-") else "aws"

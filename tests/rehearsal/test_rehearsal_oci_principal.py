@@ -169,7 +169,7 @@ def test_a_host_in_no_dynamic_group_has_an_identity_but_no_rights(account: Accou
 
 
 @pytest.mark.parametrize(("name", "reaches"), [("in", True), ("services", True), ("nowhere", False)])
-def test_the_api_is_reached_only_through_a_nat_or_a_service_gateway(account: Account, name: str, reaches: bool) -> None:
+def test_a_private_host_reaches_the_api_only_if_its_routes_have_a_gateway(account: Account, name: str, reaches: bool) -> None:
     status, said = account.inside(account.hosts[name], *CURL, "--output", "/dev/null", "--write-out", "%{http_code}", API)
     assert (status == 0, said) == (reaches, "401" if reaches else "000")
 

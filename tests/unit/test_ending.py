@@ -97,7 +97,7 @@ def test_the_evidence_tells_in_which_way_a_group_is_slow(tried, changes, said):
 def test_a_headline_is_one_line_without_characters_that_the_command_plugin_would_escape():
     found = document(ASKED)
     found["steps"] = [
-        step | {"failed": 'ended: "no\ndevice" \\n'} if step["name"] == "all_reduce" else step for step in found["steps"]
+        step | {"failed": 'ended: "no\ndevice"\t\\n'} if step["name"] == "all_reduce" else step for step in found["steps"]
     ]
     text = ending.headline(judge(json.dumps(found), ASKED), NOTHING)
     assert text.startswith("verdict UNKNOWN: ")
@@ -130,7 +130,7 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
         (REAL, 1, None, ", at an unknown price (set records.pricePerNodeHour)"),
     ],
 )
-def test_the_screen_says_whether_machines_run_until_the_stack_is_destroyed_or_only_while_jobs_need_them(
+def test_the_screen_says_which_machines_run_and_what_they_cost_and_how_long_real_machines_run(
     asked, scale, price, costs
 ):
     judged = judge(json.dumps(document(asked, scale=scale)), asked)

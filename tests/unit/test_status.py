@@ -41,7 +41,7 @@ def test_the_status_of_a_hundred_nodes_and_a_hundred_reasons_fits_on_a_screen():
     assert "and 96 more reasons" in text
 
 
-def test_the_status_of_a_stack_without_nodes_says_that_nothing_was_measured_and_nothing_is_rented():
+def test_the_status_of_a_stack_without_nodes_says_that_nothing_was_measured_and_what_is_billed():
     found = whole(line()) | {"nodes": [], "ssh": None, "expected": None}
     found["measured"] = outputs.nothing_measured("gpu", "gpu has no nodes yet, so nothing was measured")
     text = status.status(found, NOW)
@@ -50,8 +50,8 @@ def test_the_status_of_a_stack_without_nodes_says_that_nothing_was_measured_and_
         "  - gpu has no nodes yet, so nothing was measured",
     ]
     assert "measured: never\n" in text
-    billed = "no GPU node; a real account is billed for login nodes, storage and the nodes that Slurm started"
-    assert text.endswith(f"costs:    {billed}")
+    billed = "login nodes, storage and the nodes that Slurm started are billed"
+    assert text.endswith(f"costs:    no GPU node; in a real account, {billed}")
     for target in ("hosts", "kubernetes"):
         assert status.status(found | {"target": target}, NOW).endswith("costs:    none: this stack rents nothing")
 
