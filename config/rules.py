@@ -17,7 +17,7 @@ _Breaches = Iterator[Breach]
 
 @rule("sizes", ERROR, "nccl-tests: -b, -e", guard=True)
 def sizes(stack: Stack, _facts: None) -> _Breaches:
-    """Sizes that end before they begin, or a last size that the factor skips: the gate is checked at the last size."""
+    """A last size below the first size, or one that the factor skips; the gate needs a measurement at the last size."""
     found, least = stack.measure.sizes, MESSAGE.show(stack.measure.begin_bytes)
     for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
         if last is None:

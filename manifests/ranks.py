@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Home folder in the pods: it contains the runner, the runner's programs and its results, and is lost with the pod.
 HOME = "/busbar"
-#: The first pod's program that starts a command in another pod, and the environment variable that names this program.
+#: Path of a program in the first pod, which starts a command in another pod; environment variable that contains this path.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
 #: Resources of a launcher that only waits.
 _LAUNCHER = {"requests": {"cpu": "10m", "memory": "16Mi"}}
@@ -31,8 +31,8 @@ def jobs(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -
 
     For an MPIJob, return only the MPIJob, because MPI Operator creates a service itself.
 
-    `chosen` are the labels of the pods. An annotation of the Job or MPIJob changes with the rails, and with every field that
-    cannot be changed while the Job or MPIJob exists.
+    `chosen` are the labels of the pods. An annotation of the Job or MPIJob has a digest of its spec and of the rails'
+    definitions.
     """
     if wanted.job == "MPIJob":
         return [_marked(wanted, metadata, "kubeflow.org/v2beta1", _mpi_spec(wanted, chosen))]
@@ -118,7 +118,7 @@ def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _marked(wanted: Kubernetes, metadata: dict[str, Any], version: str, spec: dict[str, Any]) -> dict[str, Any]:
-    # A running pod keeps the rails that it started with, so the hash must change with the definitions of the rails, too.
+    # A running pod keeps the rails that it started with, so a changed definition of a rail must change the digest, too.
     known = {"spec": spec, "rails": [rails.plugins(rail) for rail in wanted.rails]}
     marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(known)}}
     return {"apiVersion": version, "kind": wanted.job, "metadata": marked, "spec": spec}
@@ -129,7 +129,8 @@ def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
-    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from the name. A term has only one name.
+    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from the name. A term matches
+    # only one name, so each node gets its own term.
     on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
 
@@ -172,7 +173,7 @@ def _container(wanted: Kubernetes) -> dict[str, Any]:
     held = {wanted.gpu_resource: str(wanted.gpus)}
     if wanted.rdma_resource:
         held[wanted.rdma_resource] = str(len(wanted.devices))
-    # RDMA pins memory, which this capability permits.
+    # RDMA pins memory, and pinning needs the capability IPC_LOCK.
     own = {"allowPrivilegeEscalation": False, **({"capabilities": {"add": ["IPC_LOCK"]}} if wanted.devices else {})}
     return {
         "name": "ranks",

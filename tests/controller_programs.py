@@ -10,7 +10,7 @@ from scheduler import programs
 
 #: First lines of a script that imports the programs from their archive.
 IMPORTS = f"import json, sys, time; sys.path.insert(0, {programs.ARCHIVE!r})\n"
-#: Defines `until`, which lists `cloud`'s machines until `question` holds for the list, and returns the list.
+#: Source of the function `until`: it lists the machines of `cloud` until `question(list)` is true, and returns the list.
 UNTIL = r"""
 def until(question):
     end = time.monotonic() + 60

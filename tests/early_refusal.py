@@ -42,7 +42,7 @@ def begins_with_a_path(sentence: str) -> bool:
     for step in re.sub(r"\[\d+\]", "", path).split("."):
         known = fields_by_key(here) if here is not None else {}
         if step not in known:
-            # The step is a key of a map (tags, limits), or an unknown key of a group that exists.
+            # `step` is a key of a map (tags, limits), or an unknown key of a group that exists.
             return here is None or "is not a" in sentence
         here = inner(known[step].annotation)
     return True

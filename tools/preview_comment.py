@@ -61,7 +61,7 @@ def comment(preview: dict[str, Any]) -> str:
 
 
 def _named(urn: str) -> tuple[str, str]:
-    """Return a resource's type and name: a URN ends in TYPE$OF$PARENTS$TYPE::NAME."""
+    """Return a resource's type and name. A URN ends in ::TYPES::NAME; of TYPES, the part after the last $ is the type."""
     *_, kinds, name = urn.split("::")
     return kinds.rpartition("$")[2], name
 

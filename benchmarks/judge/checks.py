@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks that need a reference which may be missing: the records may be unreadable, and a figure may be unpublished. If
-#: one of these checks is skipped, the check gives the reason, and the verdict does not change.
+#: Checks that compare the run with earlier runs (`history`) or with a published figure (`nvls`). If the records are unreadable
+#: or no figure is published, the check is skipped with the reason, and the verdict does not change.
 _ADVISORY = frozenset({"history", "nvls"})
 
 
@@ -21,8 +21,8 @@ class Check:
     Attributes:
         name: what was checked, usually one word.
         state: pass, short, unknown, or skipped if the check could not be made. The check `upgrade` is also skipped if the
-            measured number is below the limit from runs before a change, because the number does not show whether the change
-            or the fabric made it lower.
+            measured number is below the limit from runs before a change: such a number does not show whether the change or
+            the fabric is the cause.
         why: sentences on what is wrong, on the evidence that nothing is wrong, or on why the check was skipped.
     """
 

@@ -30,7 +30,7 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
     """Judge the busbw inside each node, or over each GPU's rails between nodes; unknown unless every group has a number."""
     numbered = measured_groups(run.groups, step.groups)
     if numbered is None:
-        why = f"the step {step.name} has no numbers for its {step.groups} groups; nccl-tests 2.19 and later time every rank"
+        why = f"the step {step.name} has no numbers for its {step.groups} groups; nccl-tests times every rank since 2.19"
         return Check(step.stage, UNKNOWN, (why,))
     numbered, names = _by_wire(numbered, asked, step)
     bound, asks = _wire(asked, step, len(names), scale)
@@ -38,7 +38,7 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
     if slow:
         return check(step.stage, slow)
     if step.stage == NODE and scale != 1:
-        why = "no group is below the limit; rehearsed groups are not compared, because memory replaces NVLink"
+        why = "no group is below the limit; rehearsed groups are not compared with each other, because they use no NVLink"
         return Check(step.stage, PASS, (why,))
     odd = tuple(_odd(numbered, names, step))
     held = f"each reached {asks:g} of {bound:.4g} GB/s" if bound and asks else "no separate limit is known"
@@ -46,10 +46,10 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
 
 
 def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]]:
-    """Return the groups that are judged, and a name for each group; groups of GPUs that share a rail are merged into one.
+    """Return the groups that are judged, and a name for each group.
 
-    Two GPUs may split their rail 55 to 45 although both are healthy. If `found` has only the slowest groups, no groups are
-    merged.
+    Groups of GPUs that share a rail are merged into one group, because two healthy GPUs may split their rail 55 to 45. Nothing
+    is merged if `found` has only the slowest groups, because the sum for a rail needs the busbw of all its groups.
     """
     shape = asked.shape
     if step.stage == NODE:

@@ -1,7 +1,7 @@
 """Compares the log of NCCL's network plugin with the shape: which provider the plugin selected, and how many devices.
 
 If the plugin is missing or finds no device, NCCL uses its own sockets, at a small part of the rails' rate. If the plugin
-selects another provider than the shape's, such as tcp, that provider carries the bytes.
+selects another provider than the shape's, such as tcp, the bytes do not use the shape's provider, so its rate is not measured.
 """
 
 from __future__ import annotations

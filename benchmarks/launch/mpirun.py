@@ -1,6 +1,6 @@
 """Starts ranks with Open MPI's mpirun over SSH.
 
-The ranks that one command starts are one MPI job, with one app context for each `Ranks`.
+The ranks that one command starts are one MPI job; each object of class `Ranks` becomes one app context of mpirun.
 """
 
 from typing import List, Sequence

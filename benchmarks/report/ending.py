@@ -97,7 +97,10 @@ def _number(culprit: dict[str, Any]) -> str:
 
 
 def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
-    """Return the reasons, the next command of each culprit except the first, and checks that were retested or skipped."""
+    """Return the checks that were retested or skipped, then the reasons.
+
+    A culprit's reason ends with its next command; the first culprit's command is left out.
+    """
     twice = [f"{one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     named = outputs.culprits(searched)
     whole = [outputs.culprit_sentence(one) for one in named]
@@ -155,8 +158,8 @@ def _running(following: Next, *, rehearsed: bool) -> str:
 def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
     """Return a line that says that this update measured nothing; empty unless `last` is the same run as `judged`.
 
-    `last` is the record from before the update. The start times are compared, too, because a run that was refused has the same
-    id as its next attempt, but no start time.
+    `last` is the record from before the update. The start times are compared, too, because a refused run and the next
+    attempt have the same id; a refused run has no start time.
     """
     run, started = judged.line.get("run_id"), judged.line.get("started")
     if not run or (run, started) != (last.get("run"), last.get("measured_at")):

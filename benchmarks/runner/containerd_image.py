@@ -33,7 +33,7 @@ _OWN, _LEVELS = "level=", ("fatal", "error")
 def commands(request: Build, make: List[str]) -> List[str]:
     """Return what a person would type on the node to get the image and to build programs in the image."""
     image = _reference(request)
-    # Shell variables in `make` are not quoted: they name folders that are known only inside the image.
+    # The words of `make` are not quoted: their shell variables name folders that are known only inside the image.
     return [_typed([*_nerdctl(), "pull", image]), _typed(_run(image)) + " " + " ".join(make)]
 
 

@@ -18,8 +18,8 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
-#: Exit statuses of a check for disk space that do not prove a full disk: there is enough space (0), or the node did not answer
-#: (124, 255).
+#: Exit statuses with which a check for disk space does not prove a full disk: 0 (there is enough space), 124 and 255 (the node
+#: did not answer).
 _UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts the wrong values in its rows, prints this line, and exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")

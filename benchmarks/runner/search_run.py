@@ -87,8 +87,9 @@ def scale(request: Search, trials: Trials, here: str, limit_s: float) -> int:
 
 
 def _on_idle_nodes(request: Search, trials: Trials) -> Trials:
-    """Return the trials as they can run on the request's nodes; refuse to search while another job uses the GPUs.
+    """Refuse to search while another job uses the GPUs; otherwise return the trials.
 
+    If a node lacks an interface that NCCL_SOCKET_IFNAME names, the returned trials do not set this variable.
     If a node does not answer, nothing is refused here: the search's first round asks all nodes for their host names, fails, and
     names that node.
     """
@@ -135,7 +136,7 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
 
 
 def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Shorten the list of pairs until the line fits its limit; the report's picture and the entry test use this list."""
+    """Halve the line's list of pairs until the line fits its limit."""
     while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
         line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line
@@ -282,9 +283,10 @@ class _Launch:
     ) -> Sample:
         """Return a group's busbw; in a rehearsal, take into account that ranks may have waited for processors.
 
-        A pair that was measured over all rails does not count as slow if the waiting may explain the pair's whole shortfall
-        from the pair limit. For example, the limit is 0.85 of the line rate, and a link runs at half its line rate: then the
-        pair counts as slow unless its ranks waited for at least 0.41 of the time.
+        Suppose that a trial over all rails is below the pair limit, but without the waiting it might have reached the limit.
+        Then its sample has the limit as busbw, so the trial does not count as slow. For example, the limit is 0.85 of the line
+        rate, and a link runs at half its line rate: the trial counts as slow if its ranks waited for less than 0.41 of the
+        time.
         """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
@@ -407,7 +409,7 @@ def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Culpr
 
 
 def _blames(one: Culprit, sample: Sample) -> bool:
-    """Tell whether a sample was measured only over the culprit's rails; other samples show healthy rails for comparison."""
+    """Tell whether a sample was measured over chosen rails, all of which are the culprit's."""
     return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
 
 

@@ -108,7 +108,7 @@ class Search:
         )
 
     def _read(self) -> "Reading":
-        """Return the reading of all rounds so far; several stages of a search may ask for it between two rounds."""
+        """Return the `Reading` of all rounds so far; between two rounds it is made only once, because several stages use it."""
         if self._reading is None:
             self._reading = Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
         return self._reading

@@ -5,7 +5,7 @@ The policy recognizes this stack's machines by the nodes' profile or, if the sta
 The provider generates the names of roles and profiles, so these names differ even between stacks with the same name. The SSM
 parameter for a host key is named after the role that may write it, so the parameters differ, too.
 A profile that the stack file names is used as it is; the owner of that profile decides what the profile's role may do. If the
-stack file names the login node's profile, the login node's SSM parameter is named after the cluster instead.
+stack file names the login node's profile, the login node's SSM parameter is named after the cluster.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Iam(pulumi.ComponentResource):
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
         """Set the nodes' profile; return its role's ARN and the policy condition that only this stack's nodes meet.
 
-        For a profile that the stack file names, the ARN is empty if there are no dynamic machines.
+        The ARN is empty if the stack file names the profile and there are no dynamic machines.
         """
         name, wanted = self._name, self._wanted
         if own:
@@ -161,7 +161,7 @@ def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any] 
 def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:
     """Return the permissions for a scheduler's calls (scheduler/elastic/aws.py), limited to this cluster.
 
-    Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py, without ParallelCluster's other calls.
+    Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py, which permits further calls.
     """
     ec2 = f"arn:{partition(wanted.region)}:ec2:{wanted.region}:{account}"
     nouns = ("instance", "network-interface", "volume", "security-group", "launch-template", "placement-group")

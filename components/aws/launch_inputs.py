@@ -11,8 +11,8 @@ from cloudinit.aws import Mounts
 from components.engine_state import this_stack
 from config.aws.model import Aws, Volume
 
-#: Tag of the stack's resources except login nodes and Capacity Blocks; its value is the stack's unique name (with `/slurm` on
-#: the machines that Slurm started).
+#: Tag of the stack's resources except login nodes and Capacity Blocks. Its value is the stack's unique name; on machines that
+#: Slurm started, `/slurm` follows the name.
 STACK_TAG = "busbar:stack"
 #: Tag of a login node; its value is the stack's unique name, with `/1`, `/2` ... on further login nodes. A login node has no
 #: STACK_TAG, so that nobody counts the login node as a node.

@@ -98,7 +98,7 @@ def _lacks_block(one: Machines) -> bool:
 
 
 def offer(machines: Machines) -> str:
-    """Return the end of a sentence that names a Capacity Block that is on offer now, and its price; nothing is bought."""
+    """Return the end of a sentence: a Capacity Block that is on offer now, and its price. Nothing is bought."""
     found = ask(
         f"what Capacity Blocks of {machines.type} are on offer",
         "ec2/getCapacityBlockOffering:getCapacityBlockOffering",

@@ -160,8 +160,8 @@ def _newest(compartment: str, login: Login) -> str | None:
     """Return the OCID of the newest platform image of the login node's family that supports the login node's shape.
 
     The result is None if there is no such image.
-    Images for GPUs, minimal images and images for Arm are left out. The compartment's own images, which the list also has, are
-    left out, too: only a platform image is in no compartment.
+    Images for GPUs, minimal images and images for Arm are left out. The list also has the compartment's
+    own images. These are left out, too: they have a compartment id, and platform images have none.
     """
     family = login.family
     found = _ask(
@@ -247,7 +247,7 @@ def _name_after(wanted: Oci, one: Any, known: frozenset[str]) -> str:
 
 
 def _is_own(wanted: Oci, one: Any, known: frozenset[str]) -> bool:
-    """Whether a machine is this stack's: an update terminates such a machine if no pool has the machine's name.
+    """Whether a machine belongs to this stack; an update terminates the stack's machines whose names no pool has.
 
     A machine with another `oci.name` may belong to a stack that has this stack's name and whose state is elsewhere. So it
     counts only if it is in this stack's state.

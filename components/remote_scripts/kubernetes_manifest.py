@@ -19,7 +19,7 @@ def _within(namespace: str) -> List[str]:
 
 
 def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
-    """Return the manifest's objects that exist without all of `labels`, at most four by name; empty if there are none."""
+    """Return the manifest's objects that exist but lack one of `labels`: four by name, the others as a number; or ""."""
     foreign = []
     for kind, name, namespace in ask["objects"]:
         found = kubectl.known(kind, name, *_within(namespace))

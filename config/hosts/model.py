@@ -19,7 +19,7 @@ from config.slurm import Slurm
 
 #: Value of `shape` if the machines report their shape.
 DETECT = "detect"
-#: Name of the one set of machines.
+#: Name of the set of machines; a stack of existing machines has only one set.
 SET = "hosts"
 _USER = r"[a-z_][a-z0-9_.-]{0,31}"
 

@@ -109,7 +109,7 @@ def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-software", ERROR, "catalogue/oci/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)
 def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Images of the login node or of dynamic nodes without Slurm 22.05 or later, or dynamic nodes with another version."""
+    """A login node or dynamic nodes without Slurm 22.05 or later, or with versions of Slurm that are not equal."""
     if wanted.slurm is None:
         return
     own = wanted.login.family.slurm
@@ -127,7 +127,7 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A queue with a name that busbar gives no queue."""
+    """A queue with a name for which busbar creates no queue."""
     for path, pool in wanted.located:
         yield from slurm_rules.queue_name(f"{path}.queue", pool.queue)
 
@@ -140,7 +140,7 @@ def slurm_test(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-entry", ERROR, "components/slurm: new machines are tested in pairs over their rails", guard=True)
 def slurm_entry(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A test of new machines that cannot run."""
+    """An entry test, which tests new machines, if it cannot run."""
     yield from slurm_rules.entry_test("oci.slurm", wanted.slurm, _entries(wanted))
 
 

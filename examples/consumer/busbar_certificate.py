@@ -91,7 +91,7 @@ def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_g
 
 
 def _other_stack(said: dict[str, Any], name: str) -> str:
-    """Return which stack the certificate is for; empty if it is for `name`, which may lack the organization."""
+    """Return which other stack the certificate is for; empty if it is for `name` (with or without the organization)."""
     whose = said.get("stack", "")
     if f"/{whose}".endswith(f"/{name}"):
         return ""
@@ -117,7 +117,7 @@ def _unasked(said: dict[str, Any], asked: str | None) -> str:
 
 
 def _skipped(said: dict[str, Any], allowed: frozenset[str]) -> str:
-    """Return which checks were skipped but must not be, or that the certificate does not list its checks."""
+    """Return which checks were skipped although `allowed` lacks them, or that the certificate lists no checks."""
     if "checks" not in said:
         return "it does not say which checks were made"
     skipped = sorted(name for name, state in said["checks"].items() if state == "skipped" and name not in allowed | {"history"})

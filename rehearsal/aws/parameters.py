@@ -1,7 +1,7 @@
 """Stores the account's Systems Manager parameters, each parameter in one file.
 
-The metadata service of a host that writes a parameter imports this module, so this module imports little. Several processes
-may write parameters at the same time.
+If a host writes a parameter, its metadata service imports this module. So this module imports little. Several processes may
+write parameters at the same time.
 """
 
 from __future__ import annotations

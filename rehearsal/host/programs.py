@@ -52,9 +52,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _once(kept: Path, make: Callable[[Path], object]) -> Path:
-    """Return `kept`. If the file does not exist, let `make` create it.
+    """Return the path `kept`. If there is no file at this path, let `make` create the file.
 
-    `make` writes the file under another name first, because other processes may create the same file at the same time.
+    `make` writes the file under another name, and then the file is renamed, because other processes may create the same file
+    at the same time.
     """
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)

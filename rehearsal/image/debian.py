@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal.image.package import Package
 
-#: Folder with the packages' files: on a host, the host's stand-ins; in the process that serves the sites, the checkout's.
+#: Folder with the packages' files. A host has its own copy; the process that serves the sites uses the checkout's folder.
 _HOSTS = Path("/usr/lib/rehearsal")
 LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 
@@ -43,7 +43,7 @@ def about(name: str, package: Package) -> str:
 
 
 def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:
-    """Return the files of a package: path, mode, content, and a link's target, or "" for every other file."""
+    """Return the path, mode, content and link target of each file of a package; a file that is no link has the target ""."""
     found = []
     for kind, path, source in package.get("files", ()):
         if kind == "link":

@@ -7,7 +7,7 @@ import os
 from rehearsal.image import database_packages, directory_packages, slurm_packages
 from rehearsal.image.package import Package
 
-# A plain package installs no files: the machine's /usr already has the files, or the files stay missing.
+# A plain package installs no files. Some of its files are in the machine's /usr already; a rehearsed host lacks the others.
 _PLAIN = (
     *("git", "gcc", "gcc-c++", "make", "cmake", "numactl", "jq", "tmux", "vim", "wget", "curl", "tar", "unzip", "pigz"),
     *("chrony", "rdma-core", "mstflint", "lvm2", "mdadm", "xfsprogs", "python3", "python36", "python3-pip"),

@@ -48,7 +48,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
     cleanup.demolish(world)
 
 
-def test_a_mount_target_that_is_faster_than_a_new_one_can_be_is_refused_at_preview(stage):
+def test_a_preview_refuses_a_new_mount_target_with_a_throughput_that_oci_gives_only_to_existing_ones(stage):
     found = stage.preview(**files(throughput="20 Gbit/s"))
     assert found.status != 0
     assert "oci.storage.home.throughput is 20 Gbit/s, but OCI creates mount targets with 1 Gbit/s only" in found.text, found
@@ -115,7 +115,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert not found.changes(), found
 
 
-def test_destroys_and_replacements_keep_data_and_their_network_unless_the_stack_file_says_to_delete_the_data(stage):
+def test_destroys_and_replacements_keep_data_and_the_network_of_the_data_unless_the_stack_file_says_to_delete_them(stage):
     found = stage.destroy()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))

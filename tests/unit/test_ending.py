@@ -130,9 +130,7 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
         (REAL, 1, None, ", at an unknown price (set records.pricePerNodeHour)"),
     ],
 )
-def test_the_screen_says_which_machines_run_and_what_they_cost_and_how_long_real_machines_run(
-    asked, scale, price, costs
-):
+def test_the_screen_says_which_machines_run_and_what_they_cost_and_how_long_real_machines_run(asked, scale, price, costs):
     judged = judge(json.dumps(document(asked, scale=scale)), asked)
 
     def lines(job: str) -> list[str]:

@@ -268,7 +268,7 @@ def test_an_outlier_above_its_limit_is_short_except_inside_rehearsed_nodes():
     )
     assert groups("node", [0.3, *[0.43] * 3], rehearsed, 4000) == (
         "pass",
-        ("no group is below the limit; rehearsed groups are not compared, because memory replaces NVLink",),
+        ("no group is below the limit; rehearsed groups are not compared with each other, because they use no NVLink",),
     )
 
 

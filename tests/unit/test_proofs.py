@@ -51,7 +51,7 @@ def test_a_rail_below_nine_tenths_of_its_rate_is_short_and_named(gbit_s, state):
     assert ("mlx5_7 from inst-0 to inst-1: ib_write_bw reached" in check.why[0]) == (state == "short")
 
 
-def test_the_published_number_of_a_25_gbit_rail_passes():
+def test_a_25_gbit_rail_with_the_published_throughput_passes():
     shape = dataclasses.replace(
         GPU4, rdma=dataclasses.replace(GPU4.rdma, ports=1, hca=("irdma0",), port_gbit_s=25, el7_netdevs=())
     )

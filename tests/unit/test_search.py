@@ -47,7 +47,7 @@ def course(score: Score) -> str:
 
 
 def test_the_text_is_the_one_that_was_reviewed(reviewed):
-    """The text shows every additional or useless step of a search, and every changed word of a finding."""
+    """The reviewed text changes if a search takes another step, or if a word of a finding changes."""
     text = "".join(f"{name}\n{''.join(map(course, case.scores()))}" for name, case in COURSES.items())
     reviewed(ROOT / "tests" / "golden" / "search.txt", text)
 
@@ -62,7 +62,8 @@ def named(fabric: Fabric, **known: float):
 def excused(trial: Trial, chance: random.Random) -> Sample:
     """Return the runner's report on healthy hosts whose ranks waited for processors.
 
-    The busbw of rings and of a few pairs is exactly the limit of a pair; the busbw of the other pairs is above that limit.
+    For rings and for a few pairs, the runner excuses the waiting and reports the limit of a pair as their busbw. The busbw of
+    the other pairs is above that limit.
     """
     if len(trial.nodes) > 2 or chance.random() < 0.1:
         return Sample(trial, 0.02125, "0.0194 GB/s while its ranks waited for processors")
@@ -194,7 +195,7 @@ def test_the_full_ring_is_measured_if_all_pairs_are_fine_and_the_busbw_of_the_ri
 
 
 def test_an_intermittent_fault_that_the_first_trials_miss_is_found_when_the_edges_are_measured_again():
-    """The link is fine in its first trial and slow in every later trial; the ring was short before the search began."""
+    """The link is fine in its first trial and slow in later trials; the search knows from the start that the ring is slow."""
     search, tried = Search(8, 1, None, 20.0), 0
     while trials := search.next_round():
         samples = []
@@ -220,7 +221,7 @@ def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
 
 @pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
 def test_no_trial_in_a_noisy_but_healthy_cluster_runs_twice(noise):
-    """The margin below which a trial counts as slow grows with the noise."""
+    """The noisier the trials are, the slower a trial must be to count as slow."""
     again = 0
     for seed in range(5):
         fabric = Fabric(64, 1, (), noise=noise, seed=seed)
@@ -450,14 +451,17 @@ def test_on_a_leaf_of_two_nodes_the_healthy_neighbour_of_a_bad_node_is_not_blame
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
 def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplinks(leaf, spine):
-    """Even a few pairs, spread over the cluster, may share a leaf's uplinks; nearly every ring crosses those uplinks twice."""
+    """Even a few pairs, spread over the cluster, may share a leaf's uplinks; nearly every ring crosses those uplinks twice.
+
+    So healthy nodes are slow in many trials. The search may only report that pairs are slow while many pairs run.
+    """
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
     assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}
 
 
 def test_a_node_that_is_slow_half_of_the_time_is_rarely_mistaken_for_a_bad_link():
-    """If two pairs of the node are equally slow once, the pairs look like bad links, until a trial with a third partner."""
+    """If two pairs of the node are equally slow by chance, both look like bad links until a third partner is tried."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
@@ -479,8 +483,8 @@ def test_one_half_of_a_cluster_is_named_as_a_group_if_the_halves_are_slow_only_w
 
 
 @pytest.mark.parametrize(("others", "needed"), [(0, 3), (3, 4), (12, 4), (60, 5)])
-def test_the_more_pairs_were_slow_the_more_often_a_pair_must_be_slow_to_be_blamed(others, needed):
-    """Each of the other pairs was slow once, and was not tried again yet."""
+def test_if_many_other_pairs_were_slow_a_pair_must_be_slow_more_often_to_be_blamed(others, needed):
+    """Each of the other slow pairs ran only once."""
     samples = [Sample(Trial((node, node + 1), ()), 30.0, "") for node in range(2, 2 + 2 * others, 2)]
     fine = [Sample(Trial((node, node + 1), ()), 40.0, "") for node in range(200, 400, 2)]
     search = Search(400, 1, None, 20.0)

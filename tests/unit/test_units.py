@@ -48,7 +48,7 @@ def test_systemd_reports_an_unknown_key(tmp_path, name, before, after, said):
 
 @pytest.mark.parametrize(("name", "own"), [("slurmd", "slurmd"), ("slurmctld", "slurmctld"), ("slurmdbd", "busbar-slurmdbd")])
 def test_busbars_unit_for_a_slurm_daemon_waits_for_all_units_that_the_distributions_unit_waits_for(name, own):
-    """Otherwise, at a later boot, slurmd would accept jobs before the homes are mounted."""
+    """If slurmd did not wait, it would accept jobs before the homes are mounted at a later boot."""
     packaged = Path(f"/lib/systemd/system/{name}.service")
     if not packaged.exists():
         pytest.skip("Slurm is not installed here")
@@ -61,7 +61,7 @@ def _after(text: str) -> set[str]:
 
 
 def test_every_unit_that_the_program_writes_is_verified():
-    """Only these modules contain sections of units."""
+    """If another module contains a section of a unit, its units must be verified, too; then add the module here."""
     rooms = ("cloudinit", "components", "scheduler", "manifests", "benchmarks")
     having = {
         str(path.relative_to(ROOT))

@@ -1,4 +1,7 @@
-"""A rehearsal whose ranks waited for processors is unknown if waiting may explain the loss; it never excuses real hardware."""
+"""A rehearsal whose ranks waited for processors is unknown if waiting may explain the loss.
+
+On real hardware, waiting excuses nothing.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def test_wrong_values_stay_short_even_if_waiting_may_explain_the_loss_of_bandwid
 
 
 @pytest.mark.parametrize(("waited", "state"), [(None, SHORT), (0.05, SHORT), (0.1, UNKNOWN), (0.3, UNKNOWN)])
-def test_the_spread_of_ranks_that_waited_a_tenth_of_their_time_is_unknown(waited, state):
+def test_a_wide_spread_is_unknown_if_ranks_waited_for_at_least_a_tenth_of_their_time(waited, state):
     made = ran(0.98, waited)
     (spread,) = [step for step in made["steps"] if step["name"] == "spread"]
     spread["spread"] |= {"p99_us": 3000.0, "cv_pct": 60.0}

@@ -188,7 +188,7 @@ void debug_connections(struct group *group, const struct rails *rails)
     info(INIT, "Connected all rings, use ring PXN 0 GDR %d", direct(found, sockets));
 }
 
-// The busiest link of each channel that a rank owns.
+// One rank's channels; for each channel, the link that was busy longest.
 struct busy {
     uint8_t count, channel[RAILS_MAX];
     int16_t peer[RAILS_MAX]; // the job's rank that represents the peer host

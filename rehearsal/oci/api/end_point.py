@@ -17,7 +17,7 @@ _ADDRESS = "240.0.0.10"
 
 
 def announce(world: World) -> None:
-    """Make the names of the region's endpoints resolvable; the API's process starts when a host first requests its identity."""
+    """Make the names of the region's endpoints resolvable; the API starts when a host first asks for its own identity."""
     program = (sys.executable, "-m", "rehearsal.oci.api")
     services.announce(world, services.Service(CLOUD, _ADDRESS, (AUTH, CORE), program, world.scale))
 
