@@ -70,7 +70,7 @@ def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A queue with a name that busbar gives no queue."""
+    """A queue with a name that Slurm does not allow."""
     if wanted.slurm is not None:
         for at, queue in enumerate(wanted.queues):
             yield from slurm_rules.queue_name(f"aws.queues[{at}].name", queue.name)
