@@ -95,7 +95,7 @@ class Shape:
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""
         if bool(self.gpu) != bool(self.gpus):
-            msg = f"{self.name}: a GPU name and a GPU count come together"
+            msg = f"{self.name}: give both a GPU name and a GPU count, or neither"
             raise ValueError(msg)
 
 

@@ -2,8 +2,8 @@
 
 A vendor carries out a request even if the engine dies before it records the result. The next request would create a second
 machine, and both would be billed. So before the engine creates a machine, the program asks the account which machines already
-run for the same resource, and checks whether the state contains them. (The state contains a machine that the update is
-replacing.) tools/take_in.py imports machines that the state lacks.
+run for the same resource, and checks whether the state contains them. A machine that the update is replacing is in the state,
+so it is no reason to refuse. tools/take_in.py imports machines that the state lacks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ _WHY = (
     "to the new machine."
 )
 #: Environment variable with the path of a file for tools/take_in.py. If a resource is about to be created, but a machine that
-#: the state lacks already runs for the resource, the file gets a line of JSON, [URN, id]. If several such machines run, the
-#: preview by tools/take_in.py writes a line for each, and an update writes none, because none of them can be imported.
+#: the state lacks already runs for the resource, the file gets a line of JSON, [URN, id]. If several machines run for the
+#: resource, an update writes no line, because tools/take_in.py could not choose the machine to import. The preview that
+#: tools/take_in.py starts writes a line for each machine, so that its refusal can name all of them.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 

@@ -36,7 +36,7 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
     """A pool that cannot be judged, because of its machines or of the variables set for ranks."""
     yield from exports(stack.measure, stack.accept)
     if stack.measure.pool not in {None, *stack.sizes}:
-        return  # there is no such pool, which the rule `pool` refuses
+        return  # the rule `pool` refuses the name of a pool that does not exist
     path, shape, nodes = measured(stack)
     if shape:
         yield from machine(path, shape, stack.measure, nodes)
@@ -46,8 +46,8 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
 def measured(stack: Stack) -> tuple[str, Shape | None, int]:
     """Return the path of the key that names the measured machines, their row of the catalogue, and their number.
 
-    If a job starts the machines, the number is that of the test job. The row is None, and the number 0, if the machines report
-    their own hardware. The number is also 0 if nothing could be measured.
+    If a job starts the machines, the number is the number of nodes of the test job. If the machines report their own hardware,
+    the row is None and the number is 0. The number is also 0 if nothing could be measured.
     """
     wanted: Any = stack.wanted
     nodes = stack.sizes.get(stack.pool) or stack.startable.get(stack.pool, 0)
@@ -85,7 +85,7 @@ def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breac
         yield Breach(
             "measure.exports",
             f"has NCCL_COLLNET_ENABLE={value}, which lets switches reduce, but no source publishes the busbw that a healthy "
-            f"run on {shape.name} reaches in this way; set accept.gate to the busbw that you expect, or remove the variable",
+            f"run on {shape.name} then reaches; set accept.gate to the busbw that you expect, or remove the variable",
         )
 
 
@@ -111,12 +111,13 @@ def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Bre
     """Yield why a measurement over NVLink between nodes cannot be judged; nothing for a single node."""
     if nodes == 1:
         return
-    instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the rails are measured and judged'
+    instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0" to measure and judge only the rails'
     which = f"is {shape.name}, whose NVLink joins nodes"
     if measure.collective not in gpus.RACK_SHARES:
         yield Breach(path, f"{which}, but busbar knows no gate for {measure.collective} over NVLink between nodes; {instead}")
     if nodes * shape.gpus > gpus.RACK:
-        yield Breach(path, f"{which} of one rack, at most {gpus.RACK // shape.gpus}, but {nodes} are requested; {instead}")
+        rack = f"only inside a rack, of at most {gpus.RACK // shape.gpus} nodes"
+        yield Breach(path, f"{which} {rack}, but {nodes} are requested; {instead}")
     told = [f"{name}={measure.exports[name]}" for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE") if name in measure.exports]
     if told and told != ["NCCL_NVLS_ENABLE=1"]:
         yield Breach(path, f"{which}, but the gate assumes that switches reduce, which {', '.join(told)} may change; {instead}")

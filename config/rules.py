@@ -81,7 +81,7 @@ def pool(stack: Stack, _facts: None) -> _Breaches:
     if chosen is None:
         if len(filled) > 1:
             yield Breach(
-                "measure.pool", f"is not set, but {', '.join(filled)} of {where} all have nodes; name the pool to measure"
+                "measure.pool", f"is not set, but several of {where} have nodes: {', '.join(filled)}; name the pool to measure"
             )
     elif chosen not in nodes:
         yield Breach("measure.pool", f"is {chosen!r}, which is none of {where}; {nearest(chosen, nodes)}")

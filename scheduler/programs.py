@@ -43,12 +43,12 @@ def wrappers() -> Dict[str, str]:
 
 def timers() -> Dict[str, str]:
     """Return the units of the programs that run again and again; systemd restarts each program a few seconds after its end."""
-    # The unit of the tests has no time limit: each test has a time limit of its own, and the unit runs until no test is left,
-    # because a test that becomes due while other tests run joins them at once.
+    # The unit busbar-entry has no time limit, because each test has one. A test that becomes due while the unit runs starts at
+    # once in the same run, so a run may take long.
     return {
         **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),
-        # The copy has a unit of its own, so that a file server that does not answer does not delay `reconcile`.
+        # `keep-jobs` has its own unit: if a file server does not answer, only the copy waits, and `reconcile` is not delayed.
         **_timer("busbar-jobs", "keep-jobs", "Copy Slurm's jobs for the next controller", str(RUN_TIMEOUT_S), _COPY_PERIOD_S),
     }
 

@@ -76,7 +76,7 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
         "BatchStartTimeout": "180",
     }
     if cluster.topology:
-        # Slurm before 23.11 lacks topology/block, and its blocks do not suit machines that are added and removed.
+        # Not topology/block: Slurm before 23.11 lacks this plugin, and blocks do not suit machines that come and go.
         found["TopologyPlugin"] = "topology/tree"
     if cluster.scripts:
         # A node whose prolog fails is drained, and its job goes to other nodes instead of waiting for a person.

@@ -24,7 +24,8 @@ from catalogue import Price
 from config.records import Records
 
 _ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce", "gather", "scatter")
-#: Page -> nodes, share of the ceiling, and whether a search found the last node.
+#: For each page: the number of nodes, the share of the ceiling that was reached (None: nothing was measured), and whether a
+#: search blamed the last node.
 PAGES = {
     "pass-2": (2, 0.98, False),
     "pass-64": (64, 0.98, False),

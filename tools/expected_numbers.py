@@ -70,7 +70,10 @@ def row(shape: Shape, nodes: int) -> str:
 
 
 def beside(shape: Shape, nodes: int) -> str:
-    """Return published results of `nodes` machines with these GPUs and rails; for 16 nodes, results of 3 or more machines."""
+    """Return published results of machines with the GPUs and rails of `shape`.
+
+    The results are of exactly `nodes` machines. Only the row for 16 nodes has the results of all runs on 3 or more machines.
+    """
     found = [
         f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
         for one in ROWS
@@ -84,7 +87,7 @@ def beside(shape: Shape, nodes: int) -> str:
 
 
 def uses_a_ring(one: Published) -> bool:
-    """Tell whether `one` is the result of a ring over the rails or inside one machine; the model predicts such results."""
+    """Tell whether a published result is of a ring, over the rails or inside one machine. The model predicts only rings."""
     return not is_over_nvlink(one) and "NCCL_COLLNET_ENABLE" not in one.exports and not refusal(one)
 
 

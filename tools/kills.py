@@ -40,7 +40,7 @@ _RUNNING = "[b]usbar-runner|[m]pirun|[o]rted|_[p]erf"
 #: A process in which sshd serves a session, not the listening daemon.
 _SESSION = r"^sshd: [a-z]+( \[priv\]|@)"
 _WORKER = "[b]usbar-runner-.* worker "
-#: The disturbance comes when `_BOOTING` of the stack's three machines boot.
+#: The stack has three machines. The disturbance comes when two of them boot.
 _BOOTING, _ALL = 2, 3
 _DISK = "512m"
 #: Processes of a run must end within this time after an up or a destroy.

@@ -61,7 +61,8 @@ def dead(lock: dict[str, Any]) -> str:
         )
     if not _PROCESSES.is_dir():
         raise RefusedError(
-            f"the lock belongs to {who}; without /proc nobody can tell whether it runs: look, then type `pulumi cancel`"
+            f"the lock belongs to {who}; without /proc nobody can tell whether this process runs: look, and type "
+            "`pulumi cancel` if it has ended"
         )
     if _is_engine(str(lock["pid"])):
         raise RefusedError(f"an update is at work: {who}; end the update with Ctrl-C, and the update lifts its lock")

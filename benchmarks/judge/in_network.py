@@ -1,7 +1,7 @@
-"""Judges a deciding all-reduce that the switches between the nodes reduced (SHARP).
+"""Judges a deciding all-reduce whose sums the switches between the nodes computed (SHARP).
 
-If the switches reduce, the rails carry only half as many bytes as in a ring. So even if the rails reach only half their rate,
-such an all-reduce is as fast as a healthy ring and would meet the ring's gate.
+If the switches compute the sums, the rails carry only half as many bytes as in a ring. So rails that reach only half their rate
+would meet the ring's gate. This module therefore requires more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     sentence = f"where switches reduced, all_reduce reached {reached:.4g} GB/s at {size_text(size)}"
     share = fraction(size, in_network(asked.shape), found.scale)
     if share is None:
-        why = f"no source publishes what a healthy run on {asked.shape.name} reaches in this way; the stack may set accept.gate"
+        why = f"no source publishes what a healthy run on {asked.shape.name} then reaches; the stack may set accept.gate"
         yield Check("in-network", UNKNOWN, (f"{sentence}, and {why}",))
         return
     sentence += f"; {share:g} of what rails and NVLink allow in that case ({most:.4g} GB/s) is required"

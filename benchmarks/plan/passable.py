@@ -38,7 +38,7 @@ def unpassable(stack: Stack) -> Iterator[str]:
         yield (
             f"measure.sizes.to is {MESSAGE.show(plan.end_bytes)}, but NVLink between nodes of {shape.name} is measured only if "
             f"it is {enough} or more, so the verdict would stay unknown; measure {enough} or more, or set "
-            f'measure.exports.{MNNVL} to "0", and only the rails are measured and judged'
+            f'measure.exports.{MNNVL} to "0" to measure and judge only the rails'
         )
         return
     if not complete(shape, nodes):

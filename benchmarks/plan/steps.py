@@ -32,8 +32,8 @@ NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "
 MNNVL = "NCCL_MNNVL_ENABLE"
 #: Message size of the step that uses NVLink between nodes; published results of such runs are for messages of 16 GB.
 _NVL_BYTES = 16 * 1024**3
-#: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives such a plan a gate on real hardware,
-#: and plans that small are usually a rehearsal's.
+#: A plan whose largest size is below this gets no run of 16 GiB over NVLink. Such a small plan is usually a rehearsal's; on
+#: real hardware, its verdict would stay unknown.
 LEAST_FOR_NVL_BYTES = 512 * 1024**2
 #: Names of the two steps that take looks (short measurements of the deciding size): one early, one at the end.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
@@ -142,7 +142,7 @@ def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
 
 
 def repeated(step: Step) -> Step:
-    """Return `step` as the retest runs it: with more looks, or with enough operations for a median where a median decides."""
+    """Return the step that the retest runs instead of `step`: it takes more looks, or times enough operations for a median."""
     if step.stage == LOOKS:
         return replace(step, cycles=_MORE_LOOKS * step.cycles)
     if step.stage not in {NODE, RAILS}:

@@ -1,4 +1,4 @@
-"""Tests machines in pairs before they become nodes of a Slurm cluster; uses the search for causes of slowness.
+"""Tests machines in pairs before they become nodes of a Slurm cluster, in the same way as the search that names culprits.
 
 The controller starts this program over SSH on the first of the machines that were launched together. The program reaches the
 other machines over SSH with the controller's forwarded agent, so no key to another machine stays on the first machine.
@@ -20,7 +20,7 @@ from benchmarks.runner.refusal import Refusal
 
 #: Environment variable that passes the token and the machines to this program when the program restarts itself.
 _GIVEN = "BUSBAR_ENTRY_TEST"
-#: The search for the rehearsal's scale may take this part of the test's time.
+#: The first trial shows the scale of a rehearsal. This trial may take a third of the time that is left after the build.
 _SCALE_SHARE = 3
 #: Smallest number of partners that each machine must be tested with, if there are enough machines.
 _PARTNERS = 2

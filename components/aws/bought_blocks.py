@@ -1,8 +1,8 @@
 """Refuses to buy a Capacity Block of an offering twice: a purchase is charged at once and cannot be undone.
 
-The engine would buy a block again if the update that bought it was killed before the engine recorded the block, if the queue or
-the entry was renamed, or if the stack was destroyed, which does not end the block, and is created again. So each block has a
-tag with its offering, and before a purchase the program asks the account for blocks with this tag.
+The engine would buy a block again in three cases: the update that bought the block was killed before the engine recorded it;
+the queue or the entry was renamed; or the stack was destroyed and created again (destroying a stack does not end its blocks).
+So each block has a tag with its offering, and before a purchase the program asks the account for blocks with this tag.
 """
 
 from __future__ import annotations

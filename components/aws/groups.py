@@ -23,9 +23,9 @@ _ANYWHERE = "0.0.0.0/0"
 class Groups(pulumi.ComponentResource):
     """Security groups of nodes, login node and storage, with their rules.
 
-    Creates: three groups (two without file systems), and one rule for each peer and range of ports; nothing if the stack file
-    names existing groups. If the network is retained, the storage group is retained, too, with the rules that let the file
-    servers communicate with each other.
+    Creates: a group for nodes, one for the login node and, if the stack has file systems, one for storage; one rule for each
+    peer and range of ports; nothing if the stack file names existing groups. If the network is retained, the storage group is
+    retained, too, with the rules that let the file servers communicate with each other.
     Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each id is known once the group's rules exist,
     because FSx checks the rules when it creates a file system.
     """

@@ -10,7 +10,7 @@ from config.aws.model import Aws
 
 
 async def started_by_slurm(wanted: Aws) -> Started:
-    """Return the machines that Slurm started: by type, and those that were started before `aws.name` changed.
+    """Return the machines that Slurm started, grouped by type, and separately the machines with an earlier `aws.name`.
 
     The provider's list of instances has neither types nor tags, so each type in the stack file needs a query.
     """

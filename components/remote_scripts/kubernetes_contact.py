@@ -34,7 +34,8 @@ def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
 
     `ask` has `kubectl` (how it finds the cluster), `namespace`, `pods` (the pods' selector), `host_key` of this machine,
     `devices` (RDMA devices of the rails), `rails` (the rails' interfaces in a pod), `rdma` (the requested RDMA mode), `gpus`,
-    `facts` (the program that each pod runs) and `mpi` (globs of Open MPI's folder for that program).
+    `facts` (the source of a program that collects the facts of a pod) and `mpi` (patterns of the folders in which this program
+    looks for Open MPI).
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
@@ -104,9 +105,9 @@ def _wrong_rdma(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str
 
 
 def _of_rails(facts: Dict[str, Any], ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts with only the rails' devices; for rails without devices, the front end is the rails' interfaces.
+    """Return the facts without the RDMA devices that belong to no rail.
 
-    NCCL then uses sockets on these interfaces.
+    If the rails have no RDMA devices, the facts name the rails' interfaces as the front end, so NCCL uses sockets on them.
     """
     kept = [hca for hca in facts["hca"] if hca[0] in ask["devices"]]
     front = facts["front"] if ask["devices"] or not ask["rails"] else ",".join(ask["rails"])
@@ -118,7 +119,7 @@ def _join(kubectl: Kubectl, nodes: List[Dict[str, str]], named: Dict[str, str], 
     head = named[nodes[0]["name"]]
     script = IN_POD.format(home=HOME, namespace=ask["namespace"])
     places = "".join("{} {}\n".format(node["address"], named[node["name"]]) for node in nodes)
-    # Only the first pod starts commands in other pods, but Open MPI's daemon exits in a pod that lacks the program in-pod.
+    # Every pod needs the program `in-pod`, or Open MPI's daemon exits there. Only the first pod calls the program.
     with ThreadPoolExecutor(_WINDOW) as pool:
         list(pool.map(lambda pod: _put(kubectl, pod, "in-pod", script.encode()), named.values()))
     _put(kubectl, head, "pods", places.encode())

@@ -16,7 +16,7 @@ _NETWORK = (
     ("failed to find host device", "the node lacks an interface that kubernetes.rails names", 45),
     (
         "host must be a URL",
-        "Multus cannot parse an address that it wrote: its image was built with a later Go than the vendor's image",
+        "Multus cannot parse an address that it wrote: its image was built with a newer version of Go than the vendor uses",
         20,
     ),
     ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),

@@ -32,10 +32,10 @@ PREFIX = "busbar_rdma_"
 #: Files that count words of four bytes (the kernel's page: "divided by 4"; InfiniBand Architecture, PortXmitData, PortRcvData).
 WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
 _WORD_BYTES = 4
-#: The file lifespan is a setting among the counters: how long the driver caches the counters' values, in ms
+#: The folder of the counters also has the file `lifespan`, which is a setting: how long the driver caches the values, in ms
 #: (drivers/infiniband/core/sysfs.c).
 NOT_COUNTED = frozenset({"lifespan"})
-#: How the names of current values and of their maxima begin. Such values can fall, so their metrics are gauges
+#: Files with these prefixes have a current value, or the maximum of such a value. The values can fall, so they become gauges
 #: (drivers/infiniband/hw/bnxt_re/hw_counters.c: active_qps, watermark_qps).
 _LEVEL = re.compile(r"(active|watermark)_")
 #: How many bytes to read from a counter's file; the longest number is 20 digits and a newline.
@@ -135,7 +135,7 @@ def _count(text: Text, folder: str, group: str, labels: Labels) -> int:
 
 #: The metric of each file, by the file's folder and name. Metrics are cached, because file names do not change between scrapes.
 _KNOWN: Dict[str, Dict[str, File]] = {}
-#: Series in use, each with the folder of its port or device: each series belongs to one file.
+#: Pairs of folder (of a port or a device) and series that already belong to a file; no other file may get the same pair.
 _TAKEN: Set[Tuple[str, str]] = set()
 
 

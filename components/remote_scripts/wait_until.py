@@ -8,7 +8,10 @@ from datetime import datetime, timezone
 
 
 def main(start: str, what: str, limit_s: float) -> None:
-    """Return at `start` (RFC 3339), when `what` begins; exit at once with a message if `start` is more than `limit_s` away."""
+    """Sleep until the time `start` (RFC 3339); exit at once with a message if that time is more than `limit_s` away.
+
+    `what` is the name of the capacity that begins at this time.
+    """
     whole = re.sub(r"\.\d+", "", start).replace("Z", "+00:00")  # a fraction of a second does not matter
     begins = datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S%z")
     left = (begins - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 - Python before 3.11 has no datetime.UTC

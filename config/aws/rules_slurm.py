@@ -70,7 +70,7 @@ def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A queue with a name that Slurm does not allow."""
+    """A queue whose name is not allowed."""
     if wanted.slurm is not None:
         for at, queue in enumerate(wanted.queues):
             yield from slurm_rules.queue_name(f"aws.queues[{at}].name", queue.name)
@@ -90,7 +90,7 @@ def slurm_entry(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-container", ERROR, "components/slurm: Pyxis starts ranks in an image", guard=True)
 def slurm_container(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A test job's image without Pyxis to start it, or another version of Pyxis with the default version's checksum."""
+    """A test job in an image although the stack has no Pyxis, or a checksum that belongs to another version of Pyxis."""
     yield from slurm_rules.contained("aws", wanted.slurm, wanted.container)
 
 

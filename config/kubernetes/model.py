@@ -18,7 +18,8 @@ from config.shared_values import Cidr, Sha256
 
 #: Name of the one set of pods.
 SET = "kubernetes"
-#: RFC 1123: a label of at most 63 characters, and a dotted name of labels (apimachinery, util/validation).
+#: RFC 1123: a label has at most 63 characters; a name is one label, or several labels with dots between them (apimachinery,
+#: util/validation).
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"
 #: The grammar of image references (Go package distribution/reference); tag and digest are each optional.
@@ -296,7 +297,7 @@ class Kubernetes(Model):
         """Return the pinned key of `address`.
 
         Raises:
-            ValueError: there is no such key; the message is the text that follows `knownHosts` in the refusal.
+            ValueError: `address` has no key. A refusal is the path of `knownHosts`, followed by this error's message.
         """
         return known_hosts.read(self.known_hosts).key(address)
 

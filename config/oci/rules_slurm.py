@@ -127,7 +127,7 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A queue with a name for which busbar creates no queue."""
+    """A queue whose name is not allowed."""
     for path, pool in wanted.located:
         yield from slurm_rules.queue_name(f"{path}.queue", pool.queue)
 
@@ -146,7 +146,7 @@ def slurm_entry(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-container", ERROR, "components/slurm: Pyxis starts ranks in an image", guard=True)
 def slurm_container(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A test job's image without Pyxis to start it, or another version of Pyxis with the default version's checksum."""
+    """A test job in an image although the stack has no Pyxis, or a checksum that belongs to another version of Pyxis."""
     yield from slurm_rules.contained("oci", wanted.slurm, wanted.container)
 
 

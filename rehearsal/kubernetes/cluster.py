@@ -40,7 +40,7 @@ def programs() -> Path:
     Raises:
         RuntimeError: a program is missing in that folder.
     """
-    # A test has its own cache, but programs that take long to build are in the user's cache.
+    # Tests set XDG_CACHE_HOME to a cache of their own, which lacks these programs, so the user's cache is searched, too.
     caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), Path.home() / ".cache"]
     folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
     found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]

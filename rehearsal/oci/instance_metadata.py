@@ -24,7 +24,7 @@ _RACK, _BLOCK = 2, 8
 
 
 def metadata(database: Database, record: Record, cidr: str, *, topology: bool = True) -> dict[str, str]:
-    """Return an instance's metadata documents by path; the text at `legacy` says whether version 1 is served.
+    """Return an instance's metadata documents by path; the entry `legacy` is `yes` if version 1 is served, too, else `no`.
 
     `topology` says whether the tenancy has a capacity topology.
     """

@@ -16,7 +16,7 @@ FAULT_DOMAINS = ("FAULT-DOMAIN-1", "FAULT-DOMAIN-2", "FAULT-DOMAIN-3")
 # In a real region, core.get_services lists these two services; their names contain the region's three-letter key.
 ALL_SERVICES = f"all-{REGION_KEY}-services-in-oracle-services-network"
 OBJECT_STORAGE = f"oci-{REGION_KEY}-objectstorage"
-#: OCID -> (name, the name in routes and security rules).
+#: OCID -> (name for people, name that routes and security rules use).
 SERVICES = {
     f"ocid1.service.oc1.{REGION_KEY}.rehearsed-all": (
         f"All {REGION_KEY.upper()} Services In Oracle Services Network",

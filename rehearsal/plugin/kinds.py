@@ -21,8 +21,8 @@ class Asked:
         inputs: the properties; some may not be known yet.
         database: all existing resources.
         itself: the id of the resource, if it exists and is to be changed.
-        urn: the resource's URN in the engine; None outside a preview. In a preview, `neighbours` leaves out resources with this
-            URN, because the update may replace them. In a creation they still exist, so `neighbours` includes them.
+        urn: the resource's URN in the engine; set only in a preview. `neighbours` leaves out resources with this URN, because
+            the previewed update may delete and replace them.
     """
 
     inputs: Mapping[str, Any]

@@ -154,7 +154,7 @@ class State:
 
     @property
     def machines(self) -> List[str]:
-        """Ids of the machines that were launched, with those that must still be terminated."""
+        """Ids of all machines in the state: the machines of launches, and the machines that must still be terminated."""
         return [*(its for batch in self.batches.values() for its in batch.machines.values()), *self.ending]
 
     def batch_of(self, node: str) -> Optional[Batch]:

@@ -88,7 +88,7 @@ def owner(path: str) -> int:
 
 
 def owners(folder: str) -> Dict[str, int]:
-    """Return the owner's uid of each entry of `folder`, which contains the home folders, also those of deleted users."""
+    """Return the owner's uid of each home folder in `folder`, including the home folders of deleted users."""
     with os.scandir(folder) as found:
         return {each.name: each.stat(follow_symlinks=False).st_uid for each in found}
 

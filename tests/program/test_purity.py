@@ -133,9 +133,7 @@ def test_nothing_is_read_or_written_or_timed_while_outputs_are_computed(watched,
 
 
 @pytest.mark.parametrize("target", [oci, aws, hosts], ids=["oci", "aws", "hosts"])
-def test_with_the_exporter_the_targets_oci_and_aws_and_hosts_read_nothing_while_outputs_are_computed(
-    watched, monkeypatch, tmp_path, target
-):
+def test_a_stack_with_the_exporter_reads_nothing_while_outputs_are_computed(watched, monkeypatch, tmp_path, target):
     monkeypatch.chdir(ROOT)
     seen = target(monkeypatch, tmp_path, monitoring={"exporter": True})
     assert "monitoring-exporter" in seen.commands, "the programs for nodes are sent"
@@ -143,7 +141,7 @@ def test_with_the_exporter_the_targets_oci_and_aws_and_hosts_read_nothing_while_
     assert watched.seen == []
 
 
-def test_an_apply_that_reads_a_file_and_the_clock_is_detected_for_both(watched, tmp_path):
+def test_reading_a_file_and_reading_the_clock_inside_an_apply_are_both_detected(watched, tmp_path):
     (tmp_path / "x").write_text("x")
 
     @pulumi.runtime.test

@@ -1,7 +1,7 @@
 """The stand-ins for Pulumi's Python language host and command plugin behave like the real ones.
 
-The plugin's expected messages and answers were recorded from version 1.2.1 of the real command plugin, except refusals of what
-the stand-in does not implement, and of a line so long that the real plugin would hang.
+The plugin's expected messages and answers were recorded from version 1.2.1 of the real command plugin. Two refusals exist only
+in the stand-in: of what it does not implement, and of a line so long that the real plugin would hang.
 """
 
 from __future__ import annotations

@@ -383,7 +383,7 @@ def test_a_launch_without_capacity_is_retried_and_finally_refused_with_the_reaso
     assert len(fakes.running) == 1, "the machine that was launched first stays"
 
 
-def test_a_deletion_waits_until_the_instance_has_terminated_and_does_not_lose_it_at_a_timeout(
+def test_a_deletion_waits_until_the_instance_has_terminated_and_a_timeout_does_not_lose_the_instance(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = Stack(cloud).network().rules().roles()

@@ -25,7 +25,7 @@ def test_a_plugin_prints_its_port_and_stops_without_further_output_when_it_is_in
     )
     assert plugin.stdout is not None
     assert plugin.stdout.readline().strip().isdecimal()
-    for _ in range(200):  # as if somebody pressed Ctrl-C again and again: a signal interrupts the handler of an earlier signal
+    for _ in range(200):  # somebody presses Ctrl-C many times, so later signals interrupt the handler of the first
         plugin.send_signal(signal.SIGINT)
     rest, said = plugin.communicate(timeout=60)
     assert (plugin.returncode, rest, said) == (0, "", "")
@@ -39,7 +39,7 @@ def test_a_plugin_prints_its_port_and_stops_without_further_output_when_it_is_in
         ("oci", "oci:FileStorage/fileSystem:FileSystem", "pulumi_oci.filestorage.FileSystem"),
     ],
 )
-def test_reading_the_types_of_an_sdk_does_not_change_the_sdk_for_the_program(cloud: str, token: str, resource: str) -> None:
+def test_an_sdk_can_still_be_used_after_the_stand_in_has_read_its_types(cloud: str, token: str, resource: str) -> None:
     read = f"from rehearsal.{cloud}.sdk import SDK; SDK.inputs({token!r}); import pulumi_{cloud}; print({resource})"
     found = subprocess.run([sys.executable, "-c", read], cwd=ROOT, text=True, capture_output=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -52,7 +52,7 @@ kill -9 $slurmctld $munged 2> /run/gone
 exit 0
 """
 #: Usual messages of slurmctld on a controller without a saved state, and on a machine that sends no mail.
-USUAL = ("MailProg", "state file", "NOTE: Trying backup", "High latency for")  # the last message: on a busy machine
+USUAL = ("MailProg", "state file", "NOTE: Trying backup", "High latency for")  # a busy machine prints the last message
 
 
 def hardware(row: Shape) -> Hardware:

@@ -384,7 +384,7 @@ def test_if_several_pools_have_nodes_measure_pool_must_name_a_pool_that_has_node
     second = {"name": "more", "nodes": 2, "image": IMAGE}
     pools = [*GIVEN["oci"]["pools"], second]
     (said,) = refused(oci={"pools": pools})
-    assert said.startswith("measure.pool is not set, but gpu, more of oci.pools all have nodes; name the pool to measure.")
+    assert said.startswith("measure.pool is not set, but several of oci.pools have nodes: gpu, more; name the pool to measure.")
     stack = parsed(oci={"pools": pools}, measure={"pool": "more"})
     assert stack.pool == "more"
     assert parsed(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}).measure.pool is None

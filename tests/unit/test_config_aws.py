@@ -1087,7 +1087,8 @@ def test_absent_file_systems_get_the_defaults_but_null_means_no_file_system():
 def test_measure_pool_must_be_set_if_pools_of_several_queues_have_nodes():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}, {"name": "cheap", "static": 0}]}
     queues = [*GIVEN["aws"]["queues"], more]
-    with pytest.raises(pulumi.RunError, match=r"^measure\.pool is not set, but gpu-p5, test-p4 of aws\.queues all have nodes"):
+    why = r"^measure\.pool is not set, but several of aws\.queues have nodes: gpu-p5, test-p4;"
+    with pytest.raises(pulumi.RunError, match=why):
         parsed(aws={"queues": queues})
     stack = parsed(aws={"queues": queues}, measure={"pool": "test-p4"})
     assert stack.pool == "test-p4"

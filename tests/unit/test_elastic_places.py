@@ -1,4 +1,4 @@
-"""Slurm learns where dynamic machines are: requests to the cloud, when topology.conf is written, and when Slurm reads it."""
+"""How Slurm learns where dynamic machines are: busbar asks the cloud and writes topology.conf, and Slurm reads it."""
 
 from __future__ import annotations
 

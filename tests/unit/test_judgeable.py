@@ -33,7 +33,7 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_one_r
         assert not list(machine(path, row, Measure(collectives=(collective,)), 4))
     assert not list(machine(path, row, Measure(collectives=("broadcast",), exports={"NCCL_ALGO": "Ring"}), 1))
     for measure, nodes, why in (
-        (Measure(), 19, "joins nodes of one rack, at most 18, but 19 are requested"),
+        (Measure(), 19, "joins nodes only inside a rack, of at most 18 nodes, but 19 are requested"),
         (Measure(collectives=("broadcast",)), 4, "but busbar knows no gate for broadcast over NVLink"),
         (Measure(exports={"NCCL_NVLS_ENABLE": "0"}), 4, "that switches reduce, which NCCL_NVLS_ENABLE=0 may change"),
     ):
@@ -61,7 +61,7 @@ def test_on_aws_a_complete_rack_is_accepted_while_more_nodes_or_a_collective_wit
 
     assert not said(18)
     joined = "aws.queues[0].machines[0].type is p6e-gb200.36xlarge, whose NVLink joins nodes"
-    assert said(19).startswith(f"{joined} of one rack, at most 18, but 19 are requested")
+    assert said(19).startswith(f"{joined} only inside a rack, of at most 18 nodes, but 19 are requested")
     assert not said(19, leave_out=(4,)), "a machine that is left out is not measured"
     assert said(2, collectives=["reduce"]).startswith(f"{joined}, but busbar knows no gate for reduce over NVLink")
     assert not said(19, collectives=["alltoall"], exports={"NCCL_MNNVL_ENABLE": "0"})
@@ -91,7 +91,7 @@ def test_reduction_in_switches_needs_the_users_own_gate_unless_a_healthy_busbw_i
     for name in ("BM.GPU4.8", "BM.GPU.B200.8"):
         ((path, text),) = judgeable.in_network(SHAPES[name], asked, Accept())
         assert path == "measure.exports"
-        assert f"no source publishes the busbw that a healthy run on {name} reaches in this way; set accept.gate" in text
+        assert f"no source publishes the busbw that a healthy run on {name} then reaches; set accept.gate" in text
         assert not list(judgeable.in_network(SHAPES[name], asked, Accept(gate_gb_s=200.0)))
         assert not list(judgeable.in_network(SHAPES[name], Measure(exports={"NCCL_COLLNET_ENABLE": "0"}), Accept()))
     (sentence,) = refused(measure={"exports": {"NCCL_COLLNET_ENABLE": "1"}})

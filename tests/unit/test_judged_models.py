@@ -460,7 +460,7 @@ def test_without_a_published_number_a_run_with_reduction_by_switches_passes_only
     asked = Asked(PLAN, dataclasses.replace(SERVERS["HGX-A100-80GB.8"], rdma=rails), 8)
     found = judged(reduced(asked, 220), asked)
     assert found.verdict == "unknown"
-    assert "no source publishes what a healthy run on HGX-A100-80GB.8 reaches in this way" in found.reasons[0]
+    assert "no source publishes what a healthy run on HGX-A100-80GB.8 then reaches" in found.reasons[0]
     own = dataclasses.replace(asked, accept=Accept(gate_gb_s=175.0))
     assert judged(reduced(own, 220), own).verdict == "pass"
 

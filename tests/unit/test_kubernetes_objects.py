@@ -152,9 +152,7 @@ _ENDED = {"exitCode": 137, "message": "killed"}
         ({"conditions": [{"type": "Ready", "status": "False"}]}, ("waiting for the node", None)),
     ],
 )
-def test_the_cause_of_a_pod_that_does_not_run_is_reported_with_the_seconds_after_which_waiting_is_useless(
-    cluster, status, expected
-):
+def test_a_pod_that_does_not_run_is_reported_with_its_cause_and_how_long_the_cause_may_last(cluster, status, expected):
     its = pod(1, **({"phase": "Pending", "conditions": []} | status))
     said, useless_after_s = kubernetes_pending.why_pending(cluster, its, ASK, set())
     assert (said.endswith(expected[0]), useless_after_s) == (True, expected[1]), said
@@ -194,7 +192,7 @@ def test_of_a_long_event_the_80_characters_before_the_cause_and_160_characters_f
         ("failed to find host device: Link not found", "the node lacks an interface that kubernetes.rails names", 45),
         (
             'Multus: error getting k8s client: host must be a URL or a host:port pair: "https://[10.96.0.1]:443"',
-            "Multus cannot parse an address that it wrote: its image was built with a later Go than the vendor's image",
+            "Multus cannot parse an address that it wrote: its image was built with a newer version of Go than the vendor uses",
             20,
         ),
         ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin", 20),
@@ -460,7 +458,7 @@ def test_the_operators_message_about_the_job_is_shown_if_mpi_operator_creates_no
     assert refused(**MPI).endswith("MPI Operator created no pod there: Found validation errors: x")
 
 
-def test_removal_deletes_the_objects_in_a_namespace_that_has_the_name_of_one_of_the_objects(cluster, monkeypatch):
+def test_removal_deletes_a_job_even_if_the_namespace_has_the_same_name_as_the_job(cluster, monkeypatch):
     kubernetes_objects.main(ASK)
     cluster.objects["namespace", "busbar-ranks"] = cluster.objects.pop(("namespace", "busbar"))
     objects = [["namespace", "busbar-ranks"], *ASK["objects"][1:]]

@@ -45,5 +45,5 @@ def test_a_summary_whose_list_of_the_slowest_groups_is_invalid_is_not_read(slowe
 @pytest.mark.parametrize(
     "found", [None, [], [4, 2.0], [4, 2.0, None], [4, 2.0, float("nan")], MANY, MANY | {"count": 3}, MANY | {"mad": None}]
 )
-def test_groups_that_are_incomplete_or_whose_number_is_not_the_expected_number_are_not_read(found: Any):
+def test_incomplete_groups_and_an_unexpected_number_of_groups_are_not_read(found: Any):
     assert groups(found, 3) is None

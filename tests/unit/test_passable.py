@@ -82,7 +82,7 @@ def test_a_rack_whose_plan_has_no_run_over_nvlink_is_refused_even_with_the_users
     (sentence,) = of("256M")
     assert sentence == (
         "measure.sizes.to is 256M, but NVLink between nodes of p6e-gb200.36xlarge is measured only if it is 512M or more, so "
-        'the verdict would stay unknown; measure 512M or more, or set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the '
-        "rails are measured and judged"
+        'the verdict would stay unknown; measure 512M or more, or set measure.exports.NCCL_MNNVL_ENABLE to "0" to measure '
+        "and judge only the rails"
     )
     assert of("512M") == of("256M", NCCL_MNNVL_ENABLE="0") == of("256M", scale=4000) == []

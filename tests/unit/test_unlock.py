@@ -82,9 +82,9 @@ def test_the_command_pulumi_cancel_is_named_for_a_backend_outside_this_machine()
         unlock.unlock("s3://bucket", "dev")
 
 
-def test_a_lock_stays_on_a_system_that_does_not_show_whether_its_process_runs(locked, monkeypatch, tmp_path):
+def test_a_lock_stays_if_the_system_does_not_show_which_processes_run(locked, monkeypatch, tmp_path):
     backend, ran = locked(gone())
     monkeypatch.setattr(unlock, "_PROCESSES", tmp_path / "no such folder")
-    with pytest.raises(unlock.RefusedError, match="without /proc nobody can tell whether it runs"):
+    with pytest.raises(unlock.RefusedError, match="without /proc nobody can tell whether this process runs"):
         unlock.unlock(backend, "dev")
     assert not ran

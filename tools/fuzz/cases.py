@@ -51,7 +51,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
     try:
         line = line_of(documents, base.asked)
         judged, said = judge(line, base.asked), {}
-        if judged.verdict == "pass":  # a measurement that passes is not searched
+        if judged.verdict == "pass":  # no search follows a measurement that passes
             documents = {name: text for name, text in documents.items() if name != SEARCH}
         if SEARCH in documents:
             said = searched.read(documents[SEARCH])

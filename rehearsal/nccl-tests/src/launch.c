@@ -57,8 +57,8 @@ static void finish(MPI_Request *requests, int count)
 #endif
 
 /* Gathers the records at rank 0 and sends all of them to every rank. Sleeps between polls, because many ranks share few
- * processors here; MPI_Allgather would spin until the last rank has arrived. MPI_Iallgather, polled in this way, once made a
- * rank crash in MPI_Finalize. */
+ * processors here; MPI_Allgather would spin until the last rank has arrived. MPI_Iallgather with such polls once made a rank
+ * crash in MPI_Finalize. */
 void launch_allgather(const void *mine, size_t bytes, void *all)
 {
     memcpy((char *)all + (size_t)rank * bytes, mine, bytes);
