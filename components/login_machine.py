@@ -14,7 +14,7 @@ from components.after import after
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
-#: Script that checks the result of a machine's first boot; URN is replaced by the machine's name in the engine.
+#: Script that fails if the machine's first boot has failed. The word URN in it is replaced by the machine's URN in Pulumi.
 BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
 if [ -n "$step" ]; then
   {{
@@ -33,8 +33,8 @@ def announced(
 ) -> local.Command:
     """Return a Command on the operator's machine that waits, at most `timeout_s`, until first boot has finished or failed.
 
-    The Command's output tells whether first boot has failed. A later update waits again only if the machine, the address or
-    `timeout_s` has changed.
+    The Command's output tells whether first boot has failed. A later update waits again only if the machine, its address,
+    `timeout_s` or the waiting program has changed.
     """
     wait = remote_scripts.read("wait_for_banner")
     return local.Command(
@@ -51,9 +51,9 @@ def announced(
 def booted(
     name: str, machine: pulumi.Output[Machine], instance: pulumi.CustomResource, opts: pulumi.ResourceOptions
 ) -> pulumi.Output[Machine]:
-    """Return the machine as an output that is known once a Command on the machine has seen that first boot did not fail.
+    """Return the machine as an output that is known once a Command has logged in and found no record of a failed first boot.
 
-    If first boot failed, that Command fails with the step, the end of the log, and the command that replaces the machine.
+    If there is such a record, the Command fails with the step, the end of the log, and the command that replaces the machine.
     """
     looked = remote.Command(
         f"{name}-booted",

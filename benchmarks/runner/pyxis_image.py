@@ -1,6 +1,7 @@
-"""Prepares a container image for the ranks of a Slurm job: imports the image once, and checks its file on every node.
+"""Prepares a container image for the ranks of a Slurm job: imports it if it is in a registry; checks its file on every node.
 
-Pyxis unpacks the image on each node when the job's first step starts there, and removes the unpacked image when the job ends.
+Pyxis unpacks the image on a node when the job's first step in the image starts there. With `container_scope=job`, Pyxis removes
+the unpacked image when the job ends.
 As with enroot and containerd, the image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
 """
 
@@ -25,7 +26,7 @@ _PASSED = ("HOME", "USER")
 
 
 def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto a file system that the job's nodes share, and read the versions of the software in the image.
+    """Find or import the image's file, check it on all nodes of the job, and read the versions of the software in the image.
 
     Raises:
         Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see the image,
@@ -85,7 +86,10 @@ def _srun(file: str, name: str, root: str) -> List[str]:
 
 
 def _script(found: Dict[str, str]) -> str:
-    """Return the script that runs its arguments in the image, with the libraries that the tests are built against."""
+    """Return the text of a script that runs in the image.
+
+    The script adds the folders in `found` to the library path, and runs the command that its arguments are.
+    """
     return f"""#!/bin/sh
 # Runs a command in the container; Pyxis has set the image's own variables.
 {container_image.libraries(found)}

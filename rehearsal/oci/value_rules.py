@@ -13,8 +13,8 @@ class OneOf:
 
     Attributes:
         values: accepted values.
-        model: `PACKAGE:MODEL.PREFIX` in the SDK: the model's constants whose names begin with the prefix. If no package is
-            given, the package is `core`. None if only the documentation lists the values.
+        model: where the SDK lists the values, as `PACKAGE:MODEL.PREFIX`. The values are the constants of MODEL whose names
+            begin with PREFIX. Without `PACKAGE:`, the package is `core`. None if the values are not compared with the SDK.
     """
 
     values: tuple[str, ...]
@@ -39,7 +39,7 @@ class Matches:
 
 @dataclass(frozen=True)
 class Between:
-    """A range of integers; a value is a number or a string of digits."""
+    """A range of integers. A value is an integer or its text, with at most nine digits and perhaps a minus sign."""
 
     low: int
     high: int

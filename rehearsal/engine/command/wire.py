@@ -13,7 +13,7 @@ from google.protobuf import json_format, struct_pb2
 Value: TypeAlias = "bool | float | str | list[Value] | dict[str, Value] | None"
 Properties: TypeAlias = "dict[str, Value]"
 
-# Pulumi's signatures, from sdk/go/common/resource/properties.go.
+# Pulumi's signatures, from sdk/go/common/resource/sig/sig.go, and its unknown string, from resource/plugin/rpc.go.
 MARK = "4dabf18193072939515e22adb298388d"
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, not a secret
 OUTPUT = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
@@ -23,7 +23,7 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
 def read(struct: struct_pb2.Struct) -> Properties:
-    """Return the properties of a message, without null values."""
+    """Return the properties of a message. Null values are left out of objects, but stay in lists."""
     return {key: _without_nulls(value) for key, value in json_format.MessageToDict(struct).items() if value is not None}
 
 
@@ -52,7 +52,7 @@ def is_secret(value: Value) -> bool:
 
 
 def has_unknown(value: Value) -> bool:
-    """Tell whether the value or anything in it is unknown."""
+    """Tell whether the value or anything in it is Pulumi's unknown string."""
     value = reveal(value)
     if isinstance(value, dict):
         return any(has_unknown(one) for one in value.values())
@@ -69,8 +69,9 @@ def secret(value: Value) -> Value:
 
 def reveal(value: Value) -> Value:
     """Remove the secret and output marks from the value itself; marks on the items of a list or an object stay."""
-    while mark_of(value) in (SECRET, OUTPUT):
-        value = cast("Properties", value).get("value", UNKNOWN)
+    while (mark := mark_of(value)) in (SECRET, OUTPUT):
+        # A secret whose value is null has lost this value in `read`; an output without a value is unknown.
+        value = cast("Properties", value).get("value", UNKNOWN if mark == OUTPUT else None)
     return value
 
 
