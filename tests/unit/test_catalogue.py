@@ -81,7 +81,7 @@ def test_hca_lists_match_only_exact_names():
 def test_a_row_that_contradicts_itself_is_refused():
     with pytest.raises(ValueError, match="different HCAs"):
         Rdma(2, 100, ("mlx5_0", "mlx5_0"), "mlx5_0:1")
-    with pytest.raises(ValueError, match="come together"):
+    with pytest.raises(ValueError, match="give both a GPU name and a GPU count, or neither"):
         Shape("X", "GPU", 0, 1, 0, None, None, "nowhere")
 
 
