@@ -36,7 +36,7 @@ class ImageFamily:
         nccl_repository: base URL of the package repository that has these packages.
         nccl_repository_key: URL of the key that signs this repository.
         slurm: Slurm's packages; None if the image's repositories have no Slurm 22.05 or later.
-        compiler: the image's C++ compiler, if it is too old for nccl-tests (C++14); otherwise empty.
+        compiler: empty if the image's C++ compiler can build nccl-tests (C++14); otherwise the name of that compiler.
     """
 
     key: str

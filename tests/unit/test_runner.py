@@ -499,6 +499,7 @@ def test_a_result_cut_by_a_full_disk_is_refused_and_measured_again_by_the_next_a
         assert "No space left on device" in found["failed"]
         request = json.dumps(measure_request(head, body.replace("ln -s /dev/full", ": ")))
         again = asked(head, request)
+        assert "failed" not in again, again
         assert "the JSON result is cut" in again["steps"][0]["problems"][0], "the disk has space, so the run is at fault"
 
 
