@@ -10,8 +10,8 @@ from pathlib import Path
 def kept(data: bytes, name: str) -> str:
     """Write `data` to the file `name` in the user's cache, unless the file already has this content; return the file's path.
 
-    The engine may kill this program at any point, so the file is not temporary: every update uses the file, and no update
-    deletes it.
+    The file is not a temporary file, because the engine may kill this program before it could delete such a file. Every update
+    uses the same file, and no update deletes it.
     """
     path = place(name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -59,7 +59,7 @@ class FakeCloud(Cloud):
         grows: whether a launch beside running machines adds the new machines to the network of the running ones.
         places_to_start, full: the zones to launch in, and the zones without capacity. A launch in a zone without
             capacity returns normally, and only the listing shows its failure.
-        wanted: the tokens of the launches that were wanted at the last call to terminate machines.
+        wanted: the tokens of launches that are still wanted, as given by the last call of `terminate`.
     """
 
     def __init__(self, steps: Steps) -> None:

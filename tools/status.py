@@ -81,7 +81,7 @@ def _costs(found: dict[str, Any], *, rehearsed: bool) -> str:
 
 
 def main() -> int:
-    """Show the outputs on standard input; return an exit status."""
+    """Read a stack's outputs from standard input, and show the stack's state; return an exit status."""
     try:
         found = json.load(sys.stdin)
         sys.stdout.write(status(found, datetime.now(UTC)) + "\n")

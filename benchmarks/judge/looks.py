@@ -88,7 +88,10 @@ def is_final(looks: Looks) -> bool:
 
 
 def carry(slow: int, of: int) -> float:
-    """Return the evidence of slowness that an earlier run's looks carry over: from 0 to what is enough to refuse a fabric."""
+    """Return the evidence of slowness that is carried over from an earlier run's looks.
+
+    The evidence is at least 0, and at most as much as is enough to refuse a fabric.
+    """
     return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))
 
 

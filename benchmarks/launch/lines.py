@@ -148,7 +148,7 @@ class Transport(NamedTuple):
     uncounted_ports: Optional[List[str]] = None
 
 
-#: Begins the reason why ib_write_bw was not run on a rail; without it, the reason says how ib_write_bw failed.
+#: This text precedes the reason why ib_write_bw was not run on a rail. If ib_write_bw ran and failed, the text is absent.
 NOT_MEASURED = "not measured: "
 
 
@@ -182,7 +182,8 @@ class ProofsLine(NamedTuple):
         rails: how many rails were tried: the number of nodes times the number of rails of a node.
         reached, measured: how many rails were reached, and for how many ib_write_bw gave a number.
         untried: how many rails no program can try; None if there are none.
-        worst: first the rails that were not reached, then rails without a number, then the slowest rails; at most 16 in all.
+        worst: at most 16 rails: first the rails that were not reached, then those on which ib_write_bw failed, then the slowest
+            rails and some rails on which ib_write_bw was not run.
     """
 
     rails: int

@@ -116,7 +116,7 @@ def _rail(
     count = len(nodes)
     ends = [(known[at] or {}).get(rail) for at in range(count)]
     plans = [_plan(ends[at], ends[(at + 1) % count], proofs) for at in range(count)]
-    # Each node serves the previous node, with the programs that both nodes have.
+    # Each node runs the servers for the previous node, so it gets the plan of the rail from the previous node to this node.
     served = [plans[at - 1] for at in range(count)]
     ports = _all(children, [dict(served[at], do="listen", rail=rail) for at in range(count)])
     asked = [
@@ -152,8 +152,9 @@ def _plan(own: Optional[Dict[str, Any]], far: Optional[Dict[str, Any]], proofs: 
         "write": not why,
         "seconds": proofs.seconds,
         "unmeasured": why,
-        # A rail without addresses is untried if ib_write_bw is missing, or if both ends are EFA devices, which ib_write_bw
-        # cannot use. A device that is missing, or unusable for another reason, counts as tried.
+        # If an end of the rail has no address, only ib_write_bw can try the rail. Then the rail is untried if a node lacks
+        # ib_write_bw, or if both ends are EFA devices, which ib_write_bw cannot use. If a device is missing, or is unusable for
+        # another reason, the rail counts as tried.
         "untried": bool(why) and not addressed and len(ends) == 2 and (not unusable or all(end["efa"] for end in ends)),  # noqa: PLR2004
     }
 
@@ -195,7 +196,10 @@ def _printed(line: RailLine, answer: Dict[str, str]) -> str:
 
 
 def _line(found: List[RailLine], seconds: float) -> ProofsLine:
-    """Return the line about all rails. It names the worst: those with faults, then the slowest and some without a number."""
+    """Return the line about all rails.
+
+    The line first names the rails with faults, then the slowest rails and some rails for which ib_write_bw was not run.
+    """
     lost: List[RailLine] = []
     failed: List[RailLine] = []
     measured: List[RailLine] = []

@@ -82,7 +82,7 @@ class OciCluster(pulumi.ComponentResource):
             )
         measured = wanted.measured_pool(measure)
         private, key = wanted.network.private, wanted.access.public_key
-        if wanted.job_nodes(measured):  # if so, the test job is submitted on the login node
+        if wanted.job_nodes(measured):  # then the test job is submitted on the login node
             way = login.machine.apply(lambda machine: Access(machine.user, None, private, key))
         else:
             way = login.machine.apply(lambda machine: Access(measured.family.login, machine, private, key))

@@ -19,10 +19,11 @@ RIGHT = "read compute-management-family and inspect instances in the compartment
 
 
 async def started_by_slurm(wanted: Oci) -> Started:
-    """Return the machines that Slurm started: by cluster network, and those that were started before `oci.name` changed.
+    """Return the machines that Slurm started.
 
-    Stacks of other projects may have this stack's name, so machines with another `oci.name` count only if this stack's state
-    has an instance, such as its login node, that was created with that `oci.name`.
+    Machines with the current `oci.name` are listed by cluster network, and machines with an earlier `oci.name` separately.
+    Another project may have a stack of the same name. So a name counts as an earlier `oci.name` of this stack only if this
+    stack's state has an instance, such as the login node, that was created with the name.
     """
     found = await asked("getClusterNetworks", core.GetClusterNetworksResult, compartmentId=wanted.compartment)
     networks = living(found.cluster_networks or (), mine=slurms_stack())

@@ -73,7 +73,9 @@ class Subnet:
     unread: tuple[str, ...] = ()
 
     def lets(self, peer: str, *, out: bool, port: int | None = None) -> bool:
-        """Tell whether the rules let traffic out to (or in from) a network: TCP to `port`, or all traffic if `port` is None.
+        """Tell whether the rules allow traffic to the network `peer` (if `out` is true) or from this network (if it is false).
+
+        The traffic is TCP to `port`, or all traffic if `port` is None.
 
         Raises:
             NotAskedError: the known rules block this traffic, but a security list that could not be read might allow it.

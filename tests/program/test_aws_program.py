@@ -779,7 +779,10 @@ def test_with_a_shared_profile_a_scheduler_terminates_only_machines_of_its_stack
 
 
 def test_with_a_shared_profile_slurms_controller_may_terminate_the_machines_that_the_controller_launches():
-    """The tags of a RunInstances call replace the tags of the launch template (EC2 API)."""
+    """The permission names a tag. The controller must set this tag in its RunInstances calls.
+
+    The tags of a RunInstances call replace the tags of the launch template (EC2 API).
+    """
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     wanted = families | {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4, static=0)
     found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
@@ -1364,7 +1367,7 @@ def test_running_machines_reduce_the_free_quota_but_the_stacks_own_machines_are_
 def test_a_quota_and_its_use_are_looked_up_once_for_all_pools_that_share_the_quota():
     def questions(found: Cloud) -> list[str]:
         kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
-        # The look-up of a pool's own machines, by their tags, is not for a quota.
+        # Look-ups by tags are left out: they find a pool's own machines, and no quota needs them.
         filters = [(noun, str(args.get("filters"))) for noun, args in kinds]
         return [noun for noun, said in filters if noun == "getServiceQuota" or ("instance-type" in said and "tag:" not in said)]
 

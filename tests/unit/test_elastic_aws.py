@@ -117,7 +117,7 @@ def test_a_launch_is_one_all_or_nothing_call_with_a_token_and_the_clusters_tags(
 
 
 def nested(asked: dict[str, str]) -> dict[str, Any]:
-    """Return a request of the Query API as members of the vendor's model."""
+    """Return the parameters of a request of the Query API, nested as in the vendor's model."""
     members = {
         "LaunchTemplate": {
             "LaunchTemplateId": asked["LaunchTemplate.LaunchTemplateId"],

@@ -56,7 +56,7 @@ def slowed(one: dict[str, Any], factor: float, which: slice = slice(None), place
             row[place] = [row[place][0] / factor, row[place][1] * factor, row[place][2] * factor, row[place][3]]
 
 
-# Collectives other than the deciding one, which is judged by the gate; message sizes
+# Message sizes, and all collectives except the deciding one (only the deciding one is judged by the gate)
 
 EVERYTHING = Asked(Measure(sizes=Sizes(from_bytes=1024**2, to_bytes=8 * GIB), iterations=1, warmup=1), H100, 16)
 
@@ -442,7 +442,8 @@ def test_a_search_is_requested_for_rails_that_are_slow_where_switches_reduce():
 
 
 def test_a_ring_whose_counters_miss_a_tenth_of_its_bytes_does_not_count_as_a_reduction_by_switches():
-    for share, by_switches in ((0.9, False), (0.7, True)):  # halfway between a ring's bytes and switches' bytes: 0.79
+    # If switches reduce, the nodes send fewer bytes than in a ring. The limit is halfway, at 0.79 of the bytes of a ring.
+    for share, by_switches in ((0.9, False), (0.7, True)):
         line = reduced(EIGHT, 380, bytes_of_a_ring=True)
         for by in line["transport"]["tx_bytes"].values():
             by.update({rail: int(by[rail] * share / 1.06) for rail in H100.rdma.hca})
@@ -477,7 +478,10 @@ def test_the_rails_carry_only_each_nodes_own_part_if_switches_do_the_all_gather(
 
 
 def test_the_bytes_of_a_ring_are_judged_even_if_a_plugin_could_let_switches_reduce():
-    """nccl-rdma-sharp-plugin adds `SHARP` to device names on every InfiniBand network (NVIDIA/nccl issue 1357)."""
+    """The word `SHARP` in a device's name does not prove that switches reduce.
+
+    nccl-rdma-sharp-plugin adds the word on every InfiniBand network (NVIDIA/nccl issue 1357).
+    """
     line = document()
     line["transport"]["said"]["devices"] = {"NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ens9": 8}
     assert judged(line).verdict == "pass"

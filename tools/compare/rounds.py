@@ -69,7 +69,7 @@ class _Bench:
         )
 
     def learn(self) -> None:
-        """Run the product once: its own requests define what the other methods must run."""
+        """Run the product once, and derive from its requests to the runner what the other methods must run."""
         _timed(self, "a first update, which is not counted", self.busbar)
         state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
         built = json.loads(state["acceptance-build"]["outputs"]["stdout"])

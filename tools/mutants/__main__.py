@@ -59,7 +59,7 @@ class Outcome:
 
 
 def drawn(count: int, seed: int) -> list[Mutant]:
-    """Return about `count` random mutants: the shares of the parts are rounded."""
+    """Return about `count` random mutants; the number of mutants of each part is rounded."""
     dice = random.Random(seed)  # noqa: S311 - a sample, not a secret
     whole = sum(share for share, _ in STRATA)
     found: list[Mutant] = []

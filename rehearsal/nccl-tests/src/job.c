@@ -47,7 +47,7 @@ double job_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// How long a rank waits for other ranks in a barrier without a deadline, and for another host's records.
+// How long a rank waits for other ranks in a barrier that has no deadline; also how long it waits for another host's records.
 static double exchange_s(void)
 {
     const char *given = getenv("BUSBAR_RING_EXCHANGE_S");
