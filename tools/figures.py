@@ -7,9 +7,9 @@
 The names in PARTS are: two, many, aws, search, pure (by default these five), boot, slurm, exporter, faults, pairs, healthy,
 busy, half-rail and kills. The part slurm takes 5 minutes, and pairs takes 10. Each of healthy, half-rail and faults takes 15
 minutes, kills takes 30, and busy takes 45.
-RUNS=2 makes two runs of healthy, busy and half-rail instead of ten. KILLS="build, plugin" restricts kills to the cases whose
-name contains that text; FAULTS="slow_link" restricts faults to the planted faults whose JSON contains that text. With BUSY=1,
-half of the processors are occupied all the time. Each ratio compares runs in the same rehearsed world.
+RUNS=2 makes two runs of healthy, busy and half-rail instead of ten. KILLS=plugin restricts kills to the cases whose name has
+the word plugin; FAULTS=slow_link restricts faults to the planted faults whose JSON contains that text. With BUSY=1, half of the
+processors are occupied all the time. Each ratio compares runs in the same rehearsed world.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _two_hosts(stage: Stage) -> None:
     size = outputs["measured"]["gate"]["size_bytes"]
     say(f"rehearsed busbw / scaled wire ceiling, at {size} B", f"{outputs['measured']['wire_efficiency']:.4f}")
     ratios = [outputs["measured"]["busbw_gb_s"] / _by_hand(stage, size) for _ in range(2)]
-    say("busbw through the product / by hand with mpirun, twice", ", ".join(f"{ratio:.4f}" for ratio in ratios))
+    say("busbw through the product / by hand with mpirun, two measurements", ", ".join(f"{ratio:.4f}" for ratio in ratios))
 
 
 def _by_hand(stage: Stage, size_bytes: int) -> float:
@@ -283,7 +283,8 @@ def _planted_on_many(folder: Path) -> None:
     chosen = tuple(one for one in _FAULTS if (os.environ.get("FAULTS") or "") in json.dumps(one[0]))
     most = _planted_on(folder, _MANY, chosen, "the right end")
     pairs = _MANY * (_MANY - 1) // 2
-    say("most rounds of these; pairs of hosts to test in turn", f"{most}; {pairs}, {pairs / max(most, 1):.1f} times as many")
+    what = "most rounds of a search above; rounds that would test one pair at a time"
+    say(what, f"{most}; {pairs}, {pairs / max(most, 1):.1f} times as many")
 
 
 def _planted_on_two(folder: Path) -> None:
@@ -310,7 +311,7 @@ def _planted_on(folder: Path, hosts: int, faults: tuple[_Planted, ...], where: s
         stage.refault()
     finally:
         stage.close()
-    say(f"planted faults named right in the first line, {hosts} hosts", f"{right} of {len(faults)}")
+    say(f"planted faults that the first line names correctly, {hosts} hosts", f"{right} of {len(faults)}")
     say(f"of these, shown by their `next` command at {where}", f"{shown} of {len(faults)}")
     return most
 
@@ -459,7 +460,7 @@ def _available_mb() -> float:
 
 
 def _exporter(folder: Path) -> None:
-    """Measure how long a scrape of sixteen mlx5 devices takes; their files are made on this machine from the reviewed list."""
+    """Measure how long a scrape of sixteen mlx5 devices takes. Their files are copies of tests/golden/rdma/mlx5_0.txt."""
     rows = [
         line.split("\t") for line in (ROOT / "tests/golden/rdma/mlx5_0.txt").read_text().splitlines() if "counters/" in line
     ]

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 class Kubectl:
     """kubectl on this machine, in one namespace.
 
-    `its` has `kubeconfig` and `context` (None for kubectl's defaults) and `host`, this machine's name in messages.
+    The argument `its` has `kubeconfig` and `context` (None for kubectl's defaults) and `host`, this machine's name in messages.
     """
 
     def __init__(self, its: Dict[str, Any], namespace: str) -> None:
@@ -133,7 +133,7 @@ def on_node(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 def disrupted(pod: Optional[Dict[str, Any]]) -> str:
     """Return why a pod is being deleted, such as an eviction; empty if the cluster reports no reason."""
     for one in (pod or {}).get("status", {}).get("conditions", []):
-        # Kubernetes 1.26: EvictionByEvictionAPI, DeletionByTaintManager, PreemptionByScheduler, TerminationByKubelet ...
+        # Reasons since 1.26: EvictionByEvictionAPI, DeletionByTaintManager, PreemptionByScheduler, TerminationByKubelet ...
         if pod is not None and one["type"] == "DisruptionTarget" and one["status"] == "True":
             return "{} ended ({}: {})".format(pod["metadata"]["name"], one.get("reason", ""), one.get("message", ""))
     return ""
