@@ -73,7 +73,7 @@ class Facts:
 
 
 def named(name: str) -> Shape | None:
-    """Return the row of that name, with the generic environment if the row has none; None if there is no such row."""
+    """Return the row called `name`, or None. A row without an environment gets the environment `GENERIC`."""
     row = SHAPES.get(name) or SERVERS.get(name)
     return row if row is None or row.environment else replace(row, environment=GENERIC)
 
@@ -150,7 +150,7 @@ def _counted(found: list[Hca], shape: Shape, count: int, rate_gbit_s: int) -> Rd
         raise ValueError(
             f"shape is {shape.name}, which has {count} rails, but the machines show {len(found)} active RDMA devices"
         )
-    # The names are sorted by their numbers, which are PCI buses: devices on ascending buses are near GPUs of ascending numbers.
+    # The numbers in a device's name give its PCI bus. The order of the buses is also the order of the GPUs that are near them.
     names = sorted((rail.name for rail in found), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
     return Rdma(count, rate_gbit_s, tuple(names), "")
 

@@ -92,7 +92,7 @@ def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 
 
 def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield the entry test, which tests new machines, if the entry test cannot run."""
+    """Yield a refusal of the entry test for each entry whose new machines it cannot test."""
     if slurm is None or not slurm.entry_test:
         return
     for one in entries:
@@ -145,12 +145,12 @@ class Side(NamedTuple):
 
     Attributes:
         path: path of the key that names the security group, or the subnet with security lists, that has the rules.
-        said: beginning of a refusal, such as `is sg-1, which blocks`; what the rules block follows.
+        said: beginning of a refusal, such as `is sg-1, which blocks`; the refusal goes on with what the rules block.
         peers: the groups and networks by which the other side's rules name these machines.
-        lets: a function of the other side's `peers`, a direction (True: out) and a port. It tells whether the rules allow TCP
-            to that port, out to one of these peers or in from one of them.
-        edges: the ports at which the answer of `lets` may change: for each range of ports in the rules, the first port of the
-            range, and the first port after the range.
+        lets: a function that tells whether the rules allow TCP connections between these machines and the other side. Its
+            arguments are the other side's `peers`, whether the connection goes out, and the port that it goes to.
+        edges: the first port of each range of ports in the rules, and the first port after each range. Between two
+            neighbouring edges, `lets` answers the same for every port.
     """
 
     path: str

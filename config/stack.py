@@ -53,7 +53,7 @@ class Stack:
     def startable(self) -> dict[str, int]:
         """Number of machines in the test job, by the pool's name.
 
-        Only pools are listed that have no static machines, but enough dynamic machines for the test job.
+        A pool is listed only if it has no static machines and has enough dynamic machines for the test job.
         """
         return getattr(self.wanted, "startable", {})
 

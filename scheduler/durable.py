@@ -20,7 +20,7 @@ def replace(path: str, body: bytes, mode: int = 0o644) -> None:
     folder, name = os.path.split(path)
     part = os.path.join(folder, f".{name}.part")
     if os.path.lexists(part):
-        os.unlink(part)  # a killed call left it
+        os.unlink(part)  # an earlier call, which was killed, left this file
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(number, "wb") as target:
         target.write(body)

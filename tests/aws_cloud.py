@@ -169,7 +169,7 @@ class Stack:
         return self
 
     def rule(self, direction: str, name: str, group: str, **peer: Any) -> Record:
-        """Create one rule of a security group from its inputs `peer`; without the input ipProtocol, it is for all traffic."""
+        """Create a rule of a security group with the inputs `peer`; the default of ipProtocol is all traffic."""
         given = {"ipProtocol": "-1", **peer}
         if "peer" in given:
             given["referencedSecurityGroupId"] = self.ids[given.pop("peer")]

@@ -43,7 +43,7 @@ PROFILE, MINE = "iam-instance-profile.arn", "arn:cluster-iam-node-profile"
 
 @dataclass
 class Cloud(pulumi.runtime.Mocks):
-    """Records registrations in their order, with their inputs, and look-ups in the account."""
+    """Records look-ups in the account, and registrations in their order with their inputs."""
 
     running: dict[str, dict[str, str]]
     written: str

@@ -86,7 +86,7 @@ def refusal(row: Published) -> str:
 
 
 def is_over_nvlink(row: Published) -> bool:
-    """Tell whether `row` measures NVLink between the nodes of a rack, which has a separate run."""
+    """Tell whether `row` measures NVLink between the nodes of a rack; busbar measures this NVLink in a separate run."""
     return over_nvlink(plan(row), row.shape, row.nodes)
 
 

@@ -63,7 +63,7 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 
 def _bill(resource: dict[str, Any]) -> str:
-    """Return what a resource is billed for and its price, or that the price is unknown; empty if the resource is free."""
+    """Return in words the billed size, if there is one, and the price, which may be unknown; empty if the resource is free."""
     if _free(resource):
         return ""
     size_gib, usd = _size_gib(resource), _usd_per_hour(resource)

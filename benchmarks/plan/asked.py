@@ -24,7 +24,7 @@ class Asked:
         shape: the kind of machines.
         nodes: how many machines.
         accept: the user's own limits, and the checks that may be skipped.
-        past: the limit that earlier comparable runs set: (GB/s as measured, the source of the limit).
+        past: the limit that earlier comparable runs set (GB/s as measured), and the source of this limit.
         past_since: what changed since the earlier runs, such as a version; empty if nothing changed.
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
@@ -70,5 +70,5 @@ class Asked:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """Return the interfaces that NCCL must use for sockets; empty lets NCCL choose."""
+        """Return the interfaces that NCCL must use for sockets; if the result is empty, NCCL chooses."""
         return self.plan.fabric or tuple(name for name in self.shape.front.split(",") if name)

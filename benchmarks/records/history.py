@@ -1,7 +1,7 @@
-"""Keeps a record of each run, sets a limit from earlier comparable runs, and reports what changed since the last such run.
+"""Keeps a record of each run, sets a limit from earlier comparable runs, and reports what changed since the last of them.
 
 Earlier runs that passed with the same plan and versions set a limit; a run below this limit is short. Until there are enough
-such passes, passes with other versions help to set the limit. A run below a limit that other versions helped to set is not
+of these passes, passes with other versions help to set the limit. A run below a limit that other versions helped to set is not
 short: its check `upgrade` is skipped and names the differences, and the verdict is unknown unless the stack allows a skipped
 `upgrade`. There is one file for each run; files are only added.
 """
@@ -35,7 +35,8 @@ DEVIATIONS = 4.0
 #: A deviation counts as at least this share of the median. Otherwise, if a few runs agreed by chance, the limit would be so
 #: close to their median that the next healthy run would fail.
 FLOOR = 0.01
-#: How many earlier runs are read: the newest, which are years of weekly runs, and the oldest, which make slow decay visible.
+#: How many of the newest and of the oldest earlier runs are read. Weekly runs reach this number of newest runs only after
+#: years; the oldest runs make slow decay visible.
 NEWEST, OLDEST = 200, 20
 _MAD_TO_SD = 1.4826
 _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")

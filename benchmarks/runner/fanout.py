@@ -119,8 +119,8 @@ def beginnings(nodes: Sequence[Node], code: str) -> List[List[str]]:
 def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
     """Copy the file `path` to the same path on every node, except where a file with the sha256 `digest` is already there.
 
-    Return one answer for each node, in order. The file appears complete or not at all. It is not read into memory, because
-    a container image has many GB.
+    Return one answer for each node, in order. The file appears complete or not at all. `send` does not read the whole file
+    into memory, because a container image has many GB.
     """
     there = shlex.quote(path)
     check, check_part = (

@@ -91,7 +91,7 @@ def _first(sentences: List[str], what: str) -> List[str]:
 
 
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
-    """Return a sentence if a rail is slower than its shape's rails; if all rails are slow, comparing nodes shows nothing."""
+    """Return a sentence if a rail is slower than its shape says, which a comparison of nodes misses if all rails are slow."""
     found = re.match(r"\d+", rate)
     if not found or not port_gbit_s or int(found.group(0)) >= port_gbit_s:
         return []

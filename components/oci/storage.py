@@ -161,7 +161,7 @@ class Storage(pulumi.ComponentResource):
         return known.apply(lambda its: _lustre_mount(**its, path=system.mount))
 
     def _holding_data(self, noun: str, key: str, its: Home | Lustre) -> pulumi.ResourceOptions:
-        """Return the options of the resource `noun`, which holds data of the stack file's file system `key`."""
+        """Return the options of a resource called `noun`, which holds the data of `oci.storage.KEY` in the stack file."""
         return pulumi.ResourceOptions(
             parent=self,
             protect=its.on_destroy == "refuse",
@@ -172,9 +172,9 @@ class Storage(pulumi.ComponentResource):
 
 
 def _no_faster_creation(name: str, throughput_gbit_s: int) -> pulumi.ResourceHookBinding | None:
-    """Return the hook that refuses to create a mount target with more throughput than OCI gives to a new one.
+    """Return the hook that refuses to create a mount target with more throughput than a new mount target can have.
 
-    None if the throughput is not more than that.
+    Return None if a new mount target can have the throughput.
     """
     if throughput_gbit_s <= CREATED_GBIT_S:
         return None

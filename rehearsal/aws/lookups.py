@@ -95,7 +95,7 @@ def _instances(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
-    """Return an instance's values that filters are compared with; `state` is the value for `instance-state-name`."""
+    """Return an instance's values by the names of the filters that test them; `state` is the value of `instance-state-name`."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
@@ -112,7 +112,7 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
 
 
 class _Tagged(dict[str, Any]):
-    """An instance's values that filters are compared with, by filter name.
+    """An instance's values, by the names of the filters that test them.
 
     A filter for a tag that the instance lacks is accepted, but never matches.
     """

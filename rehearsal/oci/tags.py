@@ -1,4 +1,4 @@
-"""Defined tags: the API has a map of keys for each namespace; the provider's inputs have one map with keys `space.key`."""
+"""Defined tags: the API has one map for each namespace; the provider's inputs have one map, with keys `NAMESPACE.KEY`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from google.protobuf import struct_pb2
 
 
 class Unknown:
-    """The type of `UNKNOWN`, its only value."""
+    """The type of `UNKNOWN`; no other value has this type."""
 
     def __repr__(self) -> str:
         return "<not known yet>"

@@ -129,7 +129,7 @@ class Aws(Cloud):
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines. Ids that EC2 does not know any more are left out."""
-        del wanted  # on EC2, the call terminates no machine except those in `ids`
+        del wanted  # not needed: EC2 terminates only the machines in `ids`
         for at in range(0, len(ids), _PAGE):
             self._end(ids[at : at + _PAGE])
 

@@ -25,7 +25,9 @@ _WINDOW = 32
 
 
 def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
-    """Return a function (node, machine's id, address, all addresses) -> why the machine is not a node yet; empty if it is one.
+    """Return a function that makes a machine a node, and returns why the machine is not a node yet; empty if it is one.
+
+    The function's arguments are the node, the machine's id, the machine's address, and all addresses.
 
     Args:
         given: `user`, login user with sudo; `identity`, file of the controller's private key; `known_hosts`, the file of host
@@ -67,7 +69,7 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
 
 
 def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
-    """Return a function -> why a machine has not booted yet; empty if it has booted.
+    """Return a function that tells why a machine has not booted yet; its result is empty if the machine has booted.
 
     The function takes the same arguments as the function that `over_ssh` returns. It changes nothing on the machine, but pins
     the machine's host key on the controller.

@@ -37,7 +37,7 @@ def _close(work: Work, key: str, why: str) -> None:
         work.say(f"{key}: {why}")
     work.state.shut[key] = why
     work.state.pauses[key] = {"reason": why, "until": _FOR_GOOD}
-    # Nodes that have failed for another reason meanwhile, and nodes that an update has added, become DOWN for this reason, too.
+    # Nodes that are DOWN for another reason, and nodes that an update has added, get this reason, too.
     failed = work.state.failed
     work.fail([node for node in work.settings.sets[key].nodes if failed.get(node, {}).get("reason") != why], why, _FOR_GOOD)
 

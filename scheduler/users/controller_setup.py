@@ -1,4 +1,4 @@
-"""Sets up the directory of the cluster's users on this machine, as root: slapd, its certificate, SSSD, and `cluster`.
+"""Sets up the directory of the cluster's users on this machine, as root: slapd, its certificate, SSSD, the command `cluster`.
 
 Correct settings are not rewritten. An empty directory gets the users from the copy beside the home folders, if there is
 a copy.

@@ -86,7 +86,7 @@ def exporters(found):
 
 def others(found):
     return {
-        name: {key: value for key, value in inputs.items() if key != "source"}  # assets are never equal
+        name: {key: value for key, value in inputs.items() if key != "source"}  # two assets are never equal
         for kind, name, inputs in found.resources
         if not name.startswith("monitoring") and not kind.startswith("pulumi:")
     }

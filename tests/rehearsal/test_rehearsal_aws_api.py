@@ -293,7 +293,7 @@ def test_a_request_whose_body_was_changed_after_signing_is_refused(account: Acco
 
 
 def test_two_processes_that_create_a_worlds_key_at_the_same_time_use_the_same_key(tmp_path, monkeypatch):
-    """Two threads have the same process id; so may processes of different hosts."""
+    """Use threads, which have one process id, because processes of different hosts may have the same process id, too."""
     both, genuine = Barrier(2), sessions.secrets.token_bytes
 
     def slow(count: int) -> bytes:

@@ -1,6 +1,6 @@
 """Slurm clusters on OCI and AWS whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
 
-The same tests run on both clouds. Some of what they test differs: idle nodes are terminated on OCI; on AWS the nodes still
+The same tests run on both clouds. They differ in some points. Idle nodes are terminated on OCI; on AWS the nodes still
 run when the stack is destroyed. The test job's ranks run directly on the nodes on OCI, and in a container image on AWS.
 The tests build on each other: each test continues where the previous test ended.
 """
@@ -267,7 +267,7 @@ for job in $(squeue -h -o %i | sort -n); do scontrol show job $job; done | grep 
 
 def test_a_new_controller_has_the_jobs_that_waited_and_runs_jobs_again_whose_nodes_the_old_controller_started(built, cloud):
     if cloud == "aws":
-        return  # the programs are the same on both clouds, and the test takes minutes
+        return  # OCI is enough: the programs are the same on both clouds, and the test takes minutes
     stage, _ = built
     submit = "cd /home/.busbar && sbatch --parsable"
     runs = stage.on_host(f"{submit} --nodes=2 --wrap 'sleep 600'").strip()

@@ -26,7 +26,7 @@ class Machine:
 
     Attributes:
         state: folder of slurmctld's state.
-        stopped: how often a controller stopped slurmctld; counted on the controller `first` only.
+        stopped: how often any controller stopped slurmctld; the controller `first` has this number, all others have 0.
         slurm: the version of the machine's Slurm.
     """
 

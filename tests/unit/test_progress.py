@@ -104,7 +104,10 @@ def test_the_remaining_time_only_shrinks_and_ends_at_nothing():
 
 @pytest.mark.parametrize(("taken_s", "left"), [(185.0, "30 s"), (450.0, "60 s"), (500.0, "2 min")])
 def test_the_time_left_follows_from_the_expected_time_and_the_time_taken_so_far(taken_s, left):
-    """Two steps are expected to take 105 s each; of 210 s, 185 s are done. The expectation counts as much as 21 s."""
+    """Each of two steps is expected to take 105 s. The part that is finished was expected to take 185 s.
+
+    The expected speed counts as much as the measured speed of a part of 21 s, which is a tenth of the 210 s.
+    """
     clock, heard = Clock(), []
     clock.now = 1000.0
     known = Pace(1.0, 0.0, 100.0)

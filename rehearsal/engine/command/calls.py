@@ -60,7 +60,7 @@ class Call:
         return self.over.is_set()
 
     async def log(self, severity: int, message: str, *, passing: bool = False) -> None:
-        """Send a message to the engine; if `passing`, the engine shows the message only in the live view."""
+        """Send a message to the engine; if `passing` is true, the engine shows the message only in the live view."""
         if self.engine is None:
             return
         request = engine_pb2.LogRequest(severity=cast("Any", severity), message=message, urn=self.urn, ephemeral=passing)
@@ -152,6 +152,6 @@ def quoted(text: str) -> str:
 
 
 def previous_outputs(state: dict[str, str], *, wanted: bool) -> dict[str, str]:
-    """Return the environment variables with the output of the previous command; no variables unless `wanted`."""
+    """Return the environment variables with the previous command's output; an empty dict if `wanted` is false."""
     names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}
     return {name: state[key] for name, key in names.items() if wanted and state.get(key)}

@@ -10,8 +10,8 @@ enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 // What all channels of one operation share. The ring has n positions; this host's ranks have the positions `first` to `last`.
 // For each channel, one rank of the host, the channel's owner, does the work for all ranks of the host. In a ring, out-step t
 // sends block (last - t + shift) mod n to the next host, and in-step s receives block (first - 1 - s + shift) mod n from the
-// previous host. The owner processes that block for all local ranks and sends it on in out-step s + locals. A chain (broadcast,
-// reduce) has one block, which is sent on in the step in which it arrives.
+// previous host. The owner processes that block for all local ranks, and sends the block on in out-step s + locals. A chain
+// (broadcast, reduce) has one block, which is sent on in the step in which it arrives.
 struct walk {
     struct operation *op;
     enum kind kind;
