@@ -37,10 +37,10 @@ mountpoint -q /home/{login} || mount /home/{login}
 
 
 def shared_home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders, and from them the login user's home: the user `login` has one home on all machines.
+    """Mount the shared home folders, and bind-mount one of their folders as the login user's home.
 
-    In this home, each machine still has its own SSH keys and its own files of busbar (`_OWN_PARTS`). Files of /etc/skel that
-    the home lacks are copied into the home.
+    So the user `login` has one home on all machines. In this home, each machine still has its own SSH keys and its own files of
+    busbar (`_OWN_PARTS`). Files of /etc/skel that the home lacks are copied into the home.
     """
     home, kept = f"/home/{login}", f"{_OWN_HOMES}/{login}"
     lines = [_bound(_shared(login, share.at), home, share.at)]

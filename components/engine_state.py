@@ -40,7 +40,7 @@ def resources_in_state(unknown: str) -> list[dict[str, Any]]:
     """Return the resources in the stack's state, as the engine exports them.
 
     Raises:
-        pulumi.RunError: the engine could not export the state; the message says that `unknown` follows from this.
+        pulumi.RunError: the engine could not export the state; the message adds the clause `unknown` as the consequence.
     """
     words = ["pulumi", "stack", "export", "--stack", this_stack()]
     for left in reversed(range(_EXPORT_TRIES)):

@@ -73,7 +73,8 @@ class NodeSet(NamedTuple):
         static: nodes that always run.
         dynamic: how many nodes Slurm may start in addition to the static nodes.
         always_on: how many of the dynamic nodes, counted from number 1, always run: Slurm does not power them down.
-        features: more features that jobs may select with --constraint; a cluster of one queue without dynamic nodes has none.
+        features: the set's own names for --constraint, besides the names that busbar gives every set. Static nodes of a cluster
+            with one queue and without dynamic nodes have no features.
     """
 
     name: str
@@ -116,8 +117,8 @@ class Cluster(NamedTuple):
         memory: whether memory is a resource that jobs request, as they request processors. If `cgroups` is set, too, control
             groups limit a job to the memory that it got.
         topology: whether Slurm places each job on nodes that are near each other in the network.
-        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm. `scheduler.files.scripts` has the first
-            script of each folder.
+        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm. In each folder busbar puts one
+            script (`scheduler.files.scripts`), because slurmd 22.05 runs no job if a folder is empty.
         accounting: whether the controller keeps jobs and users in a database; `scheduler.accounting` has its settings.
         containers: whether tasks may start in containers, for which all machines must have the plugins in `scheduler.plugins`.
     """

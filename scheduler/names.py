@@ -11,7 +11,7 @@ _MODEL = re.compile(r"[a-z]+\d+[a-z]*")
 
 
 def refused_queue(name: str) -> str:
-    """Return why busbar creates no queue with the name `name`; empty if it does."""
+    """Return why busbar cannot create a queue with the name `name`; empty if it can."""
     if name.lower() in _RESERVED:
         return "default and all have a meaning of their own in Slurm's files and commands"
     if not _QUEUE.match(name):
@@ -20,7 +20,7 @@ def refused_queue(name: str) -> str:
 
 
 def refused_existing(name: str) -> str:
-    """Return why no existing queue has the name `name`; empty if one may."""
+    """Return why no existing queue can have the name `name`; empty if a queue can have it."""
     if name.lower() == "default":
         return "a partition named DEFAULT only sets defaults (slurm.conf(5))"
     if not re.match(r"[^\s,=#]+\Z", name):

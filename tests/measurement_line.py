@@ -125,7 +125,7 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
 
 
 def fits_its_type(line: Any) -> bool:
-    """Return True if a line, given as text or as plain data, fits the type in `benchmarks.launch` for its kind.
+    """Return True if a line, given as text or plain data, fits the type that `benchmarks.launch` defines for its kind of line.
 
     Raises:
         UnfitError: the line does not fit its type.

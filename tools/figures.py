@@ -173,7 +173,7 @@ def _timed(what: str, finished: Finished) -> Finished:
 
 
 def _up(stage: Stage, settings: dict[str, Any]) -> Finished:
-    """Update the stack; on a busy machine an update takes longer than the time limit of a stage's own `up`."""
+    """Update the stack with a longer time limit than the stage's own `up` has, because a busy machine needs more time."""
     return stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
 
 
@@ -362,7 +362,8 @@ def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tu
     """Run a culprit's next command on the head node; return whether the output shows the fault, and a text with the numbers.
 
     The command must connect to the named nodes and to no others. If it also measures another rail or pair, the blamed number
-    must be much lower than the other number. Otherwise, the blamed number must be lower than that of a healthy pair.
+    must be much lower than the other number. Otherwise, it must be lower than the number that the output states for a healthy
+    pair.
     """
     addresses = [node["address"] for node in outputs["nodes"] if node["name"] in culprit["nodes"]]
     text = stage.on_host(culprit["next"])

@@ -16,7 +16,7 @@ _PAIR, _OF_TWO = 2, 0.8
 
 
 def limit_gb_s(count: int, middle: float, mad: float, most: float) -> float:
-    """Return what each of `count` groups with this median, MAD and maximum must reach; 0 if there is only one group."""
+    """Return the number that each of `count` groups must reach, from the groups' median, MAD and maximum; 0 for one group."""
     if count < _PAIR:
         return 0.0
     if count == _PAIR:

@@ -89,9 +89,9 @@ def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement; if its own looks decide nothing but all looks together are short, return it with all looks.
+    """Return the first judgement, with all looks if the first measurement's looks decide nothing but all looks are short.
 
-    All looks are those of the second judgement, which include the looks of the first measurement.
+    All looks are the looks of the second judgement, which include the looks of the first measurement.
     """
     if first.looks is None or first.looks.answer or second.looks is None or second.looks.answer != SHORT:
         return first

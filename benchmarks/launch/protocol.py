@@ -131,7 +131,7 @@ class Ranks(NamedTuple):
 
     @property
     def size(self) -> str:
-        """The largest message in the arguments; empty if they contain none."""
+        """The largest message size, as the arguments give it after `-e`; empty if the arguments have no `-e`."""
         return self.arguments[self.arguments.index("-e") + 1] if "-e" in self.arguments[:-1] else ""
 
 

@@ -143,7 +143,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
 def _running(here: str) -> bool:
     with open(os.path.join(here, "worker.lock"), "a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: a reader must not be mistaken for a worker
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that no reader takes another reader for a worker
         except OSError:
             return True
     return False

@@ -162,8 +162,9 @@ _FAMILY = re.compile(r"([a-z]+)(\d+)([a-z]*)(-[a-z0-9]+)?\.")
 
 
 def architecture(name: str) -> str:
-    """Return the CPU architecture of any instance type: from the catalogue, else from the name (`g` after the number: arm64).
+    """Return the CPU architecture of any instance type.
 
+    If the catalogue lacks the type, the name decides: a `g` after the number means arm64.
     Source: EC2 user guide, "Instance type naming conventions".
     """
     if name in INSTANCES:

@@ -1,4 +1,4 @@
-"""Looks up resources in the account; `ask` reports a failed look-up to the user; `there` returns None for what is missing."""
+"""Looks up resources in the account; `ask` reports failed look-ups; the function `there` returns None if one is missing."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # With the head's address as a trigger, the file is copied to a control plane's host only after the pods exist. In the
-        # update that creates the pods, a check has confirmed by then that kubectl uses the right cluster.
+        # The head's address is known only when the pods exist. As a trigger, it delays the copy to a control plane's host until
+        # then. In the update that creates the pods, a check has confirmed before that kubectl uses the right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -201,7 +201,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # set by a separate call, as is each None below in this table except forceDestroy
+        "corsRules": None,  # a separate call sets this; so for every None below in this table, except forceDestroy
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,

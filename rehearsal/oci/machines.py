@@ -12,7 +12,7 @@ RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authent
 
 
 def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
-    """Return the host with the hardware of a shape; `ocpus` is for flexible shapes. Only a host in a fabric has rails."""
+    """Return the host with the hardware of a shape; `ocpus` counts for flexible shapes. Only a host in a fabric has rails."""
     family = spec.image.name.partition("-")[0]
     names = rail_names(shape, family) if spec.fabric_id else []
     ports = zip(names, shape.ports, strict=bool(names))

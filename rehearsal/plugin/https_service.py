@@ -99,7 +99,10 @@ def _context(world: World, names: tuple[str, ...]) -> ssl.SSLContext:
 def _by_name(
     world: World, cloud: str, known: dict[str, ssl.SSLContext]
 ) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
-    """Return a callback that presents the certificate for a client's requested name, even if the name is announced later."""
+    """Return a callback that presents the certificate for the name that a client requests.
+
+    The name may have been announced after the server started.
+    """
 
     def choose(calling: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
         if name in services.announced(world, cloud).names:  # a caller that sends no known name keeps the first certificate

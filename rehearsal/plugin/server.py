@@ -24,7 +24,8 @@ from rehearsal.protocol import StopSignals
 
 T = TypeVar("T")
 
-_WORKERS = 32  # the engine runs 4 operations per core at a time, and each may wait for a host
+#: Number of threads. The engine runs 4 operations per core at a time, and an operation that waits for a host keeps its thread.
+_WORKERS = 32
 _MESSAGE_BYTES = 400 << 20  # the engine's own limit
 _PARENT_POLL_S = 0.5
 

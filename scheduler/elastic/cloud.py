@@ -77,8 +77,8 @@ class Machine(NamedTuple):
         token: the token with which the machine is tagged. It is the token of the launch that started the machine, or of the
             earlier launch whose network the machine joined.
         address: private IPv4 address; empty while the machine has none.
-        ended: whether the machine was terminated or is about to be terminated. On AWS also whether the machine has stopped or
-            is about to stop; on OCI a stopped machine counts as running.
+        ended: whether the machine was terminated or is about to be terminated. On AWS this is also true of a machine
+            that has stopped or is about to stop; on OCI a stopped machine counts as running.
         why: the cloud's reason for the machine's last change of state; empty if the cloud gives none.
         stopped: whether the machine has ended, but still has to be terminated: a stopped machine keeps its volumes and its
             address.
@@ -130,7 +130,7 @@ class Cloud:
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start the machines of a launch, at least `least` or none; return their ids (empty if only `listing` knows the ids).
+        """Start at least `least` machines of a launch, or no machine; return the ids (empty if only `listing` knows the ids).
 
         Raises:
             BusyError: the machines may have been started; call again with the same token.

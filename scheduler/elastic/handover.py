@@ -24,7 +24,7 @@ from scheduler import durable, node_setup, slurm_conf
 from scheduler.users.home_folder import refuse_unmounted
 from scheduler.users.snapshot import refuse_others
 
-#: What is in the home file system, in the message that it is not mounted.
+#: The message that the home file system is not mounted says with these words what is on that file system.
 CONTENT = "the copy of Slurm's jobs is"
 #: Files in the programs' folder. The first means that another controller has taken over. The second identifies the list of jobs
 #: that was copied most recently. The third means that the last copy is written, and the fourth that machines of an earlier
@@ -232,7 +232,8 @@ def _has_own(place: Place, me: str) -> bool:
 def _pack(place: Place, about: Dict[str, Any]) -> None:
     """Replace the copy, unless another controller has taken over meanwhile.
 
-    A last copy, which the other controller waits for, is given up only if that controller has written a copy of its own.
+    The last copy is written even then, because the other controller waits for it; but it never replaces a copy that the other
+    controller has written.
     The list of jobs is read first and the other files are listed after that, so the copy has the script of each job that waits.
     """
     part = f"{place.copy}.{hashlib.sha256(about['by'].encode()).hexdigest()[:16]}"
@@ -261,7 +262,7 @@ def _add_file(packed: tarfile.TarFile, state: str, name: str) -> None:
         with open(os.path.join(state, name), "rb") as source:
             body = source.read()
     except FileNotFoundError:
-        return  # its job has just ended
+        return  # the job to which the file belongs has just ended
     _add(packed, name, body)
 
 
@@ -296,7 +297,7 @@ def _packed(path: str) -> Iterator[Tuple[str, bytes]]:
                 raise ValueError(member.name)
             body = source.extractfile(member)
             yield member.name, body.read() if body else b""
-        stream.read()  # to the end, where gzip compares the checksum
+        stream.read()  # gzip compares the checksum only at the end
 
 
 def _folder(path: str, state: str = "") -> None:

@@ -106,8 +106,8 @@ static void check_stall(const struct wire *wire, const struct lane *lane, double
     // reads no data.
     snprintf(why, sizeof why, "nothing was acknowledged for %.0f s", stall_s);
     if (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) connection_lost(wire, lane->out, true, why);
-    // Otherwise the incoming rail or the rail of another channel is at fault. A rank that knows the faulty rail prints its
-    // message first.
+    // Without retransmissions, the incoming rail or the rail of another channel is at fault. This rank waits longer, so that a
+    // rank that knows the faulty rail prints its message first.
     snprintf(why, sizeof why, "nothing came for %.0f s", stall_s + SECOND_REPORT_S);
     if (now - lane->moved_at > stall_s + SECOND_REPORT_S)
         connection_lost(wire, lane->in ? lane->in : lane->out, !lane->in, why);

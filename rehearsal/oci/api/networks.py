@@ -1,7 +1,7 @@
 """Cluster networks as the API creates, resizes and terminates them: the answer comes at once, the effect later.
 
-A network whose launch fails ends as TERMINATED (oci-hpc issue 6), without machines; its work request has the reason. Only the
-fault `capacity` with `partial` leaves the machines that were launched (oci-hpc issue 37).
+A network whose launch fails ends as TERMINATED (oci-hpc issue 6), without machines; its work request has the reason. There is
+one exception: after the planted fault `capacity` with `partial`, the network and its launched machines stay (oci-hpc issue 37).
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class Networks:
     def _end(self, ocid: str, request: WorkRequest) -> None:
         database = self._cloud.store.read()
         record = database.records.get(ocid)
-        if record is not None:  # otherwise, a failed launch has already terminated the network
+        if record is not None:  # None means that a failed launch has already terminated the network
             # The API shows a terminated resource from the ledger as soon as the resource has no record.
             for one in shown.members(database, ocid):
                 self._ledger.bury(shown.instance(one))
