@@ -108,7 +108,8 @@ def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
     """A type with several network cards, launched without EFA.
 
     An ENA on each card would not help. All ENAs share a subnet and NCCL does not bind its connections to an address, so the
-    kernel sends all connections through the first card. A routing table for each card would apply only to replies.
+    kernel sends all connections through the first card. A routing table for each card would not help either: it is chosen by
+    the source address, and a connection that NCCL opens has none yet.
     """
     for path, _, one in wanted.located:
         if not one.efa and one.instance is not None and one.instance.efa and len(one.instance.cards) > 1:
@@ -185,9 +186,13 @@ def placement_missing(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(f"{path}.placementGroup", f"is {group}, and {wanted.region} has no group of that name")
 
 
-@rule("container-versions", ERROR, "awsome-distributed-training:1.architectures/efa-cheatsheet.md, by the image's tag")
+@rule("container-versions", ERROR, "awsome-distributed-training:1.architectures/efa-cheatsheet.md")
 def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image whose tag shows that its software cannot carry NCCL over EFA; parts that the tag omits are not judged."""
+    """An image whose tag states versions with which NCCL cannot work over EFA.
+
+    The versions are too old for the instance type, do not work together, or are known to hang. A version that the tag does not
+    state is not checked.
+    """
     if wanted.container is None:
         return
     image = wanted.container.reference

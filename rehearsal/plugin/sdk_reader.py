@@ -70,8 +70,8 @@ def main() -> None:
     asked = json.load(sys.stdin)
     package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
     for token, module in asked["modules"].items():
-        # The class is reached through attributes and not by an import of its file. An SDK's modules load on first access. If a
-        # file of a module is imported before the module is accessed, the module never gets the resource that the file defines.
+        # The class is read as an attribute (pulumi_aws.ec2.Instance), not by importing its file (pulumi_aws.ec2.instance).
+        # An SDK loads a package such as ec2 on first access. After an earlier import of the file, ec2 would never get Instance.
         room, word = package, token.rpartition(":")[2]
         for name in module.split(".")[:-1]:
             room = getattr(room, name)

@@ -120,7 +120,7 @@ def test_the_refusal_to_replace_machines_contains_number_and_price_and_names_of_
     assert said.endswith("Set aws.allowReplace to 3 to allow this, or undo the change.")
 
 
-def test_the_refusal_says_that_the_price_is_unknown_if_the_queue_lost_the_type_of_the_machines_to_replace():
+def test_the_refusal_says_that_the_price_is_unknown_if_the_queue_no_longer_names_the_type_of_the_machines_to_replace():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
     said = str(refused.value)
@@ -471,7 +471,7 @@ def with_rule(**its: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", [{"referencedSecurityGroupId": "111122223333/sg-9"}, {"cidrIpv6": "fd00:10::/48"}])
-def test_a_rule_for_a_group_of_another_account_or_for_ipv6_does_not_stop_the_judgement_of_other_rules(rule):
+def test_a_security_group_with_a_rule_for_ipv6_or_for_another_accounts_group_is_accepted_if_its_other_rules_suffice(rule):
     assert owned(existing(groups=OWN_GROUPS), **with_rule(**rule))[0].made
 
 
@@ -496,7 +496,7 @@ def test_existing_file_systems_are_looked_up_and_mounted_and_none_is_created():
     assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in boot
     assert "fs-home:/fsx/ /shared nfs" in boot
     others = owned(mounted(lustre={"existing": "fs-9"}, home={"existing": "fs-2", "mount": "/shared"}))[0]
-    assert template(others)["namePrefix"] != template(found)["namePrefix"], "another file system needs new machines"
+    assert template(others)["namePrefix"] != template(found)["namePrefix"], "a new mount needs new machines"
 
 
 def test_an_existing_file_system_that_nodes_cannot_reach_or_that_lacks_efa_is_refused():
@@ -747,7 +747,7 @@ def test_with_a_shared_instance_profile_login_nodes_do_not_count_as_machines_to_
     assert program(OWN_PROFILES, running=ran_there | login)[0].made
 
 
-def test_when_a_stack_stops_using_an_existing_profile_the_stacks_machines_are_found_before_the_new_profile_exists():
+def test_machines_launched_with_an_existing_profile_are_found_after_the_stack_file_stops_naming_that_profile():
     launched = program(OWN_PROFILES)[0]
     ran_there = {
         name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
@@ -1061,7 +1061,7 @@ def test_machines_of_a_capacity_block_wait_until_the_block_has_begun():
     assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "without static machines nothing waits"
 
 
-def test_no_update_waits_for_the_capacity_block_that_slurms_controller_gets_for_its_nodes():
+def test_no_update_waits_for_the_beginning_of_a_capacity_block_into_which_slurms_controller_will_launch_nodes():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     machines = nodes(static=0, dynamic=4, alwaysOn=4)
     for how, block in (

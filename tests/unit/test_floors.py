@@ -39,7 +39,7 @@ MAY = {
     "benchmarks/launch": {"benchmarks.launch"},
     "benchmarks/search": {"benchmarks.search"},
     "benchmarks/runner": {"benchmarks.launch", "benchmarks.search", "benchmarks.runner", "scheduler"},
-    # The scheduler's own modules, not those of its folders, are sent with the runner.
+    # The modules directly in scheduler/ are sent with the runner; those of its subfolders are not.
     "scheduler": {"scheduler"},
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "manifests": {"manifests", "yaml", "config"},
@@ -174,7 +174,7 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
         *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
-    # Rehearsed existing hosts have OCI's shapes, images and agent; rehearsal/entry imports nothing else of a single cloud.
+    # Rehearsed existing hosts have OCI's shapes, images and agent. Of all vendors' modules, rehearsal/entry imports only these.
     "rehearsal/entry": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes", "rehearsal.entry"),
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
@@ -248,7 +248,7 @@ def imported(text: str, package: str) -> set[str]:
 @functools.cache
 def imports(path: Path) -> set[str]:
     found = imported(path.read_text(), ".".join(path.relative_to(ROOT).parent.parts))
-    # The installed cloud-init is also a package named `cloudinit`; only cloud-init's package has `cmd`.
+    # Two packages are named `cloudinit`: ours and the installed program cloud-init. Only the latter has a module `cmd`.
     return {name for name in found if name.split(".")[:2] != ["cloudinit", "cmd"]}
 
 
