@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 # In a process that a test forks, gRPC finds its sockets closed. This is intended. Without this setting, gRPC would report it on
 # stderr.
@@ -355,12 +356,17 @@ def run_main() -> None:
     Raises:
         pulumi.RunError: the program refused the stack. It reported this to the engine before its exit.
     """
-    try:
-        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
-    except SystemExit as ended:
-        if ended.code == EXIT_ALREADY_TOLD and isinstance(ended.__cause__, pulumi.RunError):
-            raise ended.__cause__ from None
-        raise
+    with mock.patch.object(pulumi.log, "error", wraps=pulumi.log.error) as told:
+        try:
+            runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+        except SystemExit as ended:
+            refusal = ended.__cause__
+            if ended.code != EXIT_ALREADY_TOLD or not isinstance(refusal, pulumi.RunError):
+                raise
+        else:
+            return
+    assert mock.call(str(refusal)) in told.mock_calls, "the engine does not show this refusal to the user"
+    raise refusal from None
 
 
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:

@@ -74,6 +74,7 @@ def test_the_line_of_the_build_has_the_checksum_and_versions_of_the_image_in_the
     assert line["container"]["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest() == line["hashes"]["image"]
     assert line["container"]["reference"] == URI
     assert "Querying registry" in line["said"]
+    assert "unpacking the image on 1 nodes" in line["said"]
     assert len(calls(head, "create")) == 1
     assert {
         name: line["versions"][name] for name in ("image", "image_sha256", "mpi", "mpirun", "nccl", "cuda", "nccl_tests")

@@ -227,6 +227,17 @@ def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators
     )
 
 
+def test_of_waiting_pods_four_different_reasons_are_reported_and_each_with_the_first_pod_that_has_it():
+    def pending(number: int, reason: str) -> dict[str, Any]:
+        waiting = {"state": {"waiting": {"reason": reason, "message": "why"}}}
+        return {"metadata": {"name": f"pod{number}"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}}
+
+    reasons = ["A", "A", "B", "C", "D", "E"]
+    assert kubernetes_manifest.pods_wait_for([pending(number, reason) for number, reason in enumerate(reasons)]) == (
+        "pod0: A (why); pod2: B (why); pod3: C (why); pod4: D (why)"
+    )
+
+
 def test_an_object_that_the_cluster_refuses_is_reported(cluster):
     cluster.wrong["apply"] = Answer(1, "", 'customresourcedefinitions is forbidden: User "x" cannot patch\n')
     with pytest.raises(SystemExit, match="did not accept an object of GPU Operator: customresourcedefinitions is forbidden"):

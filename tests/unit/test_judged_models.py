@@ -330,6 +330,7 @@ def test_machines_limited_by_pcie_have_a_ceiling_but_no_gate_except_one_that_the
     row = INSTANCES[name].shape()
     shape = dataclasses.replace(row, rdma=Rdma(4, row.unnamed[1], tuple("abcd"), ""))
     assert ceiling.bound_gb_s("all_reduce", shape, 2) == shape.pcie_gbytes_per_s
+    assert ceiling.inside_gb_s("all_reduce", shape, 2, 4000) == (shape.pcie_gbytes_per_s / 4000, ceiling.PCIE)
     bound = gate(PLAN, shape, 2)
     assert bound.limit_gb_s is None
     assert "where PCIe is the bottleneck" in bound.why
@@ -370,6 +371,16 @@ def test_an_absent_counter_is_unknown_and_not_zero():
     assert "on 1 of 2 nodes, not on inst-1" in found.reasons[0]
     line["transport"]["tx_bytes"]["inst-0"] = dict.fromkeys(GPU4.rdma.hca, 0)
     assert state(line, "transport") == "short"
+
+
+@pytest.mark.parametrize(("least", "shown"), [(999 * 10**9, "999 GB"), (10**12, "1 TB"), (2345 * 10**9, "2.35 TB")])
+def test_the_proof_of_the_transport_gives_the_bytes_of_the_node_that_sent_the_fewest(least, shown):
+    line = document()
+    ports = len(GPU4.rdma.hca)
+    for sent, node_bytes in zip(line["transport"]["tx_bytes"].values(), (2 * 10**13, least), strict=True):
+        sent.update(dict.fromkeys(GPU4.rdma.hca, node_bytes // ports))
+    (proof,) = [one.why for one in judged(line).checks if one.name == "transport"]
+    assert f" sent {shown} or more from each of 2 nodes (at least " in proof[0]
 
 
 def test_a_run_over_nvlink_between_nodes_is_unknown_and_not_short():

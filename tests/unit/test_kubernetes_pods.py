@@ -71,6 +71,19 @@ def test_the_program_that_reaches_other_pods_is_written_to_every_pod_and_tried_i
     assert inside[-1] == "/busbar/in-pod 10.244.1.7 true || echo 10.244.1.7"
 
 
+def test_only_the_first_pod_gets_the_list_from_which_in_pod_learns_the_name_of_a_pod_with_a_given_address(cluster, monkeypatch):
+    written: list[tuple[str, str]] = []
+
+    def run(words: tuple[str, ...], given: Any) -> Answer:
+        if "/busbar/pods.part" in words[-1]:
+            written.append((words[1], given.decode()))
+        return Cluster.run(cluster, words, given)
+
+    monkeypatch.setattr(cluster, "run", run)
+    kubernetes_contact.main(NODES, CONTACT)
+    assert written == [("busbar-ranks-0-x", "10.244.0.7 busbar-ranks-0-x\n10.244.1.7 busbar-ranks-1-x\n")]
+
+
 def test_an_image_without_kubectl_gets_the_kubectl_of_the_control_planes_host(cluster):
     cluster.inner.insert(0, ("command -v kubectl", Answer(1, "", "")))
     kubernetes_contact.main(NODES, CONTACT)
