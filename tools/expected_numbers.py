@@ -75,7 +75,7 @@ def beside(shape: Shape, nodes: int) -> str:
     The results are of exactly `nodes` machines. Only the row for 16 nodes has the results of all runs on 3 or more machines.
     """
     found = [
-        f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
+        f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} {'node' if one.nodes == 1 else 'nodes'})"
         for one in ROWS
         if one.collective == _COLLECTIVE
         and one.shape.gpu == shape.gpu
