@@ -11,7 +11,7 @@ _WHOLE = (
     *(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root/.ssh", "run", "sbin", "sys")),
     *(f"/usr/{name}" for name in ("bin", "include", "lib", "lib64", "libexec", "sbin", "share")),
 )
-#: Folders of the system at which nothing may be mounted; new folders below these may be mount points (aws-parallelcluster:
+#: Folders of the system at which nothing may be mounted. New folders inside them may be mount points (aws-parallelcluster:
 #: ReservedMountDirValidator).
 _TOPS = (
     *(f"/{name}" for name in ("opt", "root", "tmp", "usr", "usr/local", "var")),
@@ -26,7 +26,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the key of each mount point where nothing may be mounted, and the reason: a sentence without its subject.
 
-    Such a mount point is no plain path, or it overlaps a folder of the system, a folder in `taken` or another mount point.
+    Nothing may be mounted at a path that is not absolute or has special characters, nor at a path that overlaps a folder of the
+    system, a folder in `taken` or another mount point.
     `mounts` are mount points by key; `taken` are folders that the machines use themselves.
     """
     seen: dict[str, str] = {}

@@ -29,7 +29,8 @@ _LUSTRE_BUILD = (
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
 _TUNING = "/usr/local/sbin/busbar-lustre-tuning"
-#: AWS recommends special settings for Lustre clients with more than 64 vCPUs, and for clients with more than 64 GiB of memory.
+#: AWS recommends settings for Lustre clients with more than 64 vCPUs, and other settings for clients with more than 64 GiB of
+#: memory.
 _MANY_PROCESSORS, _MUCH_KIB = 64, 64 << 20
 #: Options of aws-parallelcluster-cookbook (lustre/partial/_mount_unmount.rb), without automount, because a failed mount must
 #: fail the boot.
@@ -40,7 +41,7 @@ _KEY_TRIES = 5  # with a pause of six seconds between two tries
 
 
 def shared_memory() -> Step:
-    """Let ranks of one machine read each other's memory, which EFA's shared-memory path needs and Debian forbids."""
+    """Let ranks of one machine read each other's memory; EFA's shared-memory path needs this, and Debian forbids it."""
     return Step(
         "shared-memory",
         """
@@ -110,9 +111,10 @@ done
 
 
 def scratch(image: MachineImage) -> Step:
-    """Create /scratch on the machine's own disks: the volume that the image has made of these disks, or a new striped volume.
+    """Create /scratch on the machine's own disks.
 
-    Ubuntu's Deep Learning images create a volume at boot, but AL2023's do not (release notes, May to October 2026).
+    If the image has already made a volume of these disks, /scratch is a link to that volume. Otherwise the step makes a striped
+    volume. Ubuntu's Deep Learning images make a volume at boot, but AL2023's do not (release notes, May to October 2026).
     """
     return Step(
         "scratch",
@@ -239,9 +241,9 @@ mkdir -p /etc/modprobe.d
 def lustre_over_efa(sha256: str) -> Step:
     """Assign EFA devices to Lustre before the first mount, with Lustre's modules unloaded.
 
-    Otherwise Lustre gets only two or three devices. AWS's program should assign at least eight if the machine has that many,
-    but does not report if it assigns fewer. The archive of that program has no version and no published checksum: `sha256` is
-    the checksum of the archive that the user has reviewed.
+    If the modules were loaded, Lustre would get only two or three devices. On a machine with eight devices or more, AWS's
+    program should assign at least eight, but does not report if it assigns fewer. The archive of that program has no version
+    and no published checksum: `sha256` is the checksum of the archive that the user has reviewed.
     """
     folder = downloads.FOLDER
     archive = f"{folder}/lustre-efa.zip"
@@ -332,7 +334,7 @@ def publish_host_key(region: str, parameter: str) -> Step:
 
     Only this machine's role may write the parameter. The id distinguishes the key from the key of an earlier machine. The role
     exists before the machine, so a write that is refused for half a minute will always be refused. Then the step fails, because
-    an update waits for the parameter.
+    no update can connect to this machine without the parameter.
     """
     return Step(
         "publish-host-key",

@@ -51,9 +51,10 @@ def announced(
 def booted(
     name: str, machine: pulumi.Output[Machine], instance: pulumi.CustomResource, opts: pulumi.ResourceOptions
 ) -> pulumi.Output[Machine]:
-    """Return the machine as an output that is known once a Command has logged in and found no record of a failed first boot.
+    """Return the machine as an output; it becomes known when a Command has logged in and found no failed first boot.
 
-    If there is such a record, the Command fails with the step, the end of the log, and the command that replaces the machine.
+    If the first boot has failed, the Command fails with the step, the end of the log, and the command that replaces the
+    machine.
     """
     looked = remote.Command(
         f"{name}-booted",

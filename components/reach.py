@@ -1,7 +1,7 @@
 """Runs programs on a cluster's machines and returns the programs' results, over SSH with pinned host keys.
 
-The operator's key stays in an agent. Neither the agent's socket nor a private key is set here, because both would enter the
-state, and the socket changes with every session.
+The operator's key stays in an agent. A connection contains neither a private key nor the path of the agent's socket, because
+both would enter the state. Besides, the path changes with every session.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pulumi_command import local, remote
 
 from components import remote_scripts
 
-#: Failed dials before a Command gives up. After first contact few retries are needed, but a jump host that drops bursts of
-#: connections requires some.
+#: A Command gives up after this many failed dials. After first contact few dials fail, but a jump host may drop several
+#: connections of a burst.
 DIAL_ERROR_LIMIT = 30
 _T = TypeVar("_T")
 
@@ -47,8 +47,8 @@ class Access:
         user: login user on every node.
         jump: the jump host; None if nodes are reached directly.
         network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes must be asked.
-        public_key: the operator's public key, which first contact authorizes on every node, so that a new key replaces no
-            machine; None for machines that the stack did not create.
+        public_key: the operator's public key; None for machines that the stack did not create. First contact authorizes the key
+            on every node, so a change of the key replaces no machine.
     """
 
     user: str
@@ -99,7 +99,7 @@ class Reach(Protocol):
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to the path `there` on the head node; return None if a later program copies the file.
+        """Copy the local `file` to the path `there` on the head node; return None if a program that runs later does this.
 
         A relative path starts in the home folder.
         """
@@ -127,8 +127,8 @@ class Reach(Protocol):
 class Ssh:
     """Reach by SSH from the operator's machine, through a jump host if there is one.
 
-    No machine needs an SSH key for another machine before first contact, so nodes launch with only the operator's public key;
-    dynamic nodes also launch with the public key of Slurm's controller.
+    Nodes launch with only the operator's public key, because no other machine logs in to them before first contact. Dynamic
+    nodes also launch with the public key of Slurm's controller.
     Host keys that are not pinned are learned on the jump host, over the private network.
 
     Attributes:
@@ -177,7 +177,7 @@ class Ssh:
     ) -> pulumi.Resource:
         """Copy the local `file` to the path `there` on the head node; a relative path starts in the home folder.
 
-        A changed connection does not copy the file again: the plugin compares content and remote path.
+        If only the connection changes, the file is not copied again: the plugin compares content and remote path.
         """
         return remote.CopyToRemote(
             name,

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class Breach(NamedTuple):
-    """One mistake: the path of a key as typed, and the rest of the sentence, without a full stop."""
+    """One mistake: the path of the wrong key, and the text that follows this path in the sentence, without a full stop."""
 
     path: str
     text: str
@@ -55,7 +55,7 @@ class Rule(Generic[M, F]):
         source: where the rule comes from.
         judge: yields each breach.
         guard: whether the rule protects data, money or texts rendered from the configuration; a guard cannot be suppressed.
-        number: this project's number for the vendor's check that the rule repeats; 0 if the rule repeats no such check.
+        number: the number that this project gave to the vendor's check which the rule repeats; 0 if it repeats no check.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Rule(Generic[M, F]):
     def findings(self, wanted: M, facts: F) -> Iterator[Finding]:
         """Yield the rule's findings, and a note if the rule needs a fact that was not looked up.
 
-        If the rule needs a value that was refused, the rule yields no further findings.
+        If the rule reads a value that the stack file sets wrongly, the rule yields no further findings.
         """
         try:
             for path, text in self.judge(wanted, facts):
@@ -119,7 +119,7 @@ def nearest(name: str, among: Iterable[str]) -> str:
 
 
 def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
-    """Return the fact with the key `key`; in the error, `noun` says what kind of fact is missing.
+    """Return the fact with the key `key`; if it is missing, the error names it by `noun` and the key.
 
     Raises:
         NotAskedError: the fact was not looked up.

@@ -53,7 +53,7 @@ class StackFile(Model):
     hosts: Hosts | None = Field(default=None, description="The existing machines, for target hosts.")
     kubernetes: Kubernetes | None = Field(default=None, description="The existing cluster, for target kubernetes.")
     measure: Measure = Field(default=Measure(), description="How the cluster is measured.")
-    accept: Accept = Field(default=Accept(), description="When the measured cluster is accepted.")
+    accept: Accept = Field(default=Accept(), description="What a measurement must reach to be accepted.")
     records: Records = Field(
         default=Records(), description="Records of measurements that are kept in addition to the stack's state."
     )
@@ -61,7 +61,7 @@ class StackFile(Model):
 
 
 class _Generator(GenerateJsonSchema):
-    """Shows quantities with their unit, and omits the defaults of whole groups, because each key has its own default."""
+    """Shows default quantities with their unit. A group of keys has no default, because each of its keys has one."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         found = super().default_schema(schema)

@@ -69,7 +69,7 @@ def _is_key(kind: str, encoded: str) -> bool:
 def _timezone(value: str) -> str:
     if not _is_timezone(value):
         near = difflib.get_close_matches(value, zoneinfo.available_timezones(), n=2)
-        hint = f"the nearest are {' and '.join(near)}" if near else "write it like UTC or Asia/Tokyo"
+        hint = f"the nearest are {' and '.join(near)}" if near else "write a name such as UTC or Asia/Tokyo"
         raise ValueError(f"is {value!r}, which the tz database does not know; {hint}")
     return value
 

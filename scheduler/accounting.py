@@ -19,7 +19,7 @@ def settings(cluster: Cluster) -> Dict[str, str]:
     """Return the database settings for slurm.conf. Jobs of users without an association are recorded, too."""
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        # This is the controller's address and not its name, because sacct on a node queries the database, too.
+        # sacct connects to this host from every node. The address works even where the controller's name is unknown.
         "AccountingStorageHost": cluster.controller_address,
         "AccountingStorageTRES": "gres/gpu",
         "JobAcctGatherType": "jobacct_gather/cgroup" if cluster.cgroups else "jobacct_gather/linux",
@@ -46,7 +46,7 @@ def slurmdbd_conf(cluster: Cluster, mark: str) -> str:
 
 
 def mariadb_conf(mark: str) -> str:
-    """Return MariaDB's settings: no network, and the sizes and lock timeout that slurmdbd recommends."""
+    """Return MariaDB's settings: it uses no network, and has the sizes and the lock timeout that slurmdbd recommends."""
     lines = [
         *(mark, "[mysqld]", "skip-networking"),
         *(f"innodb_buffer_pool_size={_POOL_MIB}M", "innodb_log_file_size=64M", "innodb_lock_wait_timeout=900"),

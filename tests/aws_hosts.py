@@ -1,4 +1,4 @@
-"""Describes hosts of AWS's instance types for a rehearsed world, as an EC2 launch would."""
+"""Describes hosts for a rehearsed world as the rehearsed EC2 does when it launches instances of AWS's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws docs/report/*.png: each report's page at three widths side by side, and below it the report's first printed pages.
+"""Draws docs/report/*.png. Each picture shows one report: at three widths side by side, and below, its first printed pages.
 
     PYTHONPATH=.:tests .busbar/venv/bin/python tests/report_sheets.py docs/report
 

@@ -59,7 +59,7 @@ def watch(
                 raise TimeoutError(f"{words} ran longer than {timeout_s} s: {raw.decode('utf-8', 'replace')}")
             try:
                 some = os.read(ours, 1 << 16)
-            except OSError:  # the last process that had the other end open has exited
+            except OSError:  # no process has the other end open any more
                 some = b""
             if not some:
                 break

@@ -28,10 +28,11 @@ The table has the all-reduce busbw, in decimal GB/s, that busbar expects of a he
 allow, and the gate at 8 GiB. These numbers come from the model (`benchmarks/plan/ceiling.py`), not from a measurement. A
 preview shows such numbers for the six largest sizes of your own stack.
 
-The column *published* has what others measured on machines with the same GPU model and the same total rate of rails, unless
-NCCL is known to have used another algorithm than a ring. The row for 16 nodes has results of 3 nodes or more.
-[published-rows.md](published-rows.md) has the sources, and also rows of other algorithms and collectives. If the catalogue does
-not name a machine's rails, the machine has only one row, for one node. `python -m tools.expected_numbers` writes this page.
+The column *published* has results that others measured on machines with the same GPU model and the same total rate of rails. It
+omits a result if NCCL is known to have used another algorithm than a ring. The results of all measurements on 3 or more nodes
+are in the row for 16 nodes. [published-rows.md](published-rows.md) has the sources, and also rows of other algorithms and
+collectives. If the catalogue does not name a machine's rails, the machine has only one row, for one node.
+`python -m tools.expected_numbers` writes this page.
 
 | machine | nodes | ceiling | 1 MiB | 64 MiB | 1 GiB | 8 GiB | gate | published |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -51,7 +52,7 @@ def why_not(shape: Shape) -> str:
     if not shape.gpus:
         return "it has no GPU"
     if not is_nvidia(shape.gpu):
-        return f"it has {shape.gpu}, and busbar measures NCCL, which needs NVIDIA's GPUs"
+        return f"its GPUs are {shape.gpu}, but busbar measures NCCL, which runs only on NVIDIA's GPUs"
     known = any(ceiling.bound_gb_s(_COLLECTIVE, shape, nodes) is not None for nodes in _NODES)
     return "" if known else "neither its rails nor the links of its GPUs are known"
 

@@ -33,16 +33,16 @@ def half() -> list[int]:
 
 
 def said() -> str:
-    """Return in words how many processors are occupied."""
+    """Return the words that say how many processors are occupied."""
     return f"half of {len(os.sched_getaffinity(0))} processors taken"
 
 
 @contextlib.contextmanager
 def half_taken(*, wanted: bool = True) -> Iterator[None]:
-    """Occupy the processors `half()` if `wanted`, each with a loop that has priority over all other processes.
+    """If `wanted`, occupy half of the processors: on each, a loop runs with priority over all other processes.
 
-    A loop has its own session, because the kernel balances sessions before processes (sched(7), autogroup). A loop exits by
-    itself once this process has exited.
+    Each loop has its own session, because the kernel shares time first among sessions and then among the processes of a session
+    (sched(7), autogroup). A loop exits by itself once this process has exited.
     """
     words = [[sys.executable, "-c", _LOOP, str(one), str(os.getpid())] for one in half() if wanted]
     taking = [subprocess.Popen(its, start_new_session=True) for its in words]

@@ -4,14 +4,14 @@
 
 DOOR is a command that runs another command, as rehearsal/enter does: it is put in front of the engine's preview and refresh.
 
-A preview by the stack's own program lists the resources that an update would create, and finds which of these resources are
-machines that already run (components/left_behind.py). These machines are added to the state with the vendor's ids, a refresh
-reads their other properties, and the next update or destroy sees them. If several machines run for one resource, nothing is
-imported, because the state can have only one of them.
+A preview lists the resources that an update would create. During this preview, the stack's own program finds which of these
+resources are machines that already run (components/left_behind.py). These machines are added to the state with the vendor's
+ids, a refresh reads their other properties, and the next update or destroy sees them. If several machines run for one resource,
+nothing is imported, because the state can have only one of them.
 
-The engine's own `refresh --import-pending-creates` does not work: the snapshot after the refresh does not have the resources
-whose ids were given, and no longer has their pending operations either (pulumi 3.259.0: the option changes the type of these
-operations to `importing`, and backend/snapshot.go keeps only pending operations of type `creating`).
+The engine's own `refresh --import-pending-creates` does not work in pulumi 3.259.0: the snapshot after the refresh has neither
+the resources whose ids were given nor their pending operations. The option changes the type of these operations to
+`importing`, but backend/snapshot.go keeps only pending operations of type `creating`.
 """
 
 from __future__ import annotations

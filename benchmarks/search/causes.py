@@ -10,7 +10,8 @@ from benchmarks.search.trials import PAIR, Culprit, Pair, Sample, level_of, of_r
 #: If all rails of a node are slow, the node is blamed. A rail is blamed in addition to the node only if that rail's busbw is
 #: less than this share of the busbw of the node's median rail.
 _BESIDES = 0.75
-#: A group is blamed only if it was slow in each of this many repeats, because an intermittent fault misleads a bisection.
+#: When a bisection has found a slow group, the group runs this many times more. It is blamed only if it is slow each time,
+#: because an intermittent fault can mislead a bisection.
 GROUP_REPEATS = 4
 
 
@@ -30,7 +31,7 @@ class Reading(Rails):
         return [one for one in self.culprits if one.kind != "between"]
 
     def is_explained(self) -> bool:
-        """Tell whether the culprits found so far explain what the full ring reached."""
+        """Tell whether the culprits found so far explain the busbw of the full ring."""
         if not self.healthy or self.whole is None:
             return bool(self.blames) or not self.healthy
         if not self.blames:
@@ -42,8 +43,8 @@ class Reading(Rails):
     def _ring_in_company(self) -> Optional[float]:
         """Return the busbw (share of healthy) of ring edges that are slow only while many pairs run; None without such edges.
 
-        With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at the
-        same time.
+        With small leaf switches, most edges of the ring connect two leaves. All edges of a ring are busy at the same time, so
+        the full ring is as slow as these edges.
         """
         edges = [one for one in self.company if (one.trial.nodes[0] - one.trial.nodes[1]) % self.nodes in {1, self.nodes - 1}]
         return self.ratio(edges) if edges else None
@@ -79,7 +80,7 @@ class Reading(Rails):
             samples = [s for pair in self.bridges(island) for s in self.pairs[pair]]
             found.append(Culprit("group", tuple(sorted(island)), (), self.ratio(samples), False, tuple(samples), 0.9))
         flapping = sorted(node for node, flaps in self.blamed.items() if flaps)
-        if len(flapping) > max(3, self.nodes // 4):  # slow pairs everywhere without a pattern: no single culprit
+        if len(flapping) > max(3, self.nodes // 4):  # so many intermittently slow nodes are blamed as one group
             samples = [sample for node in flapping for sample in self.slow_samples(node)]
             found.append(Culprit("group", tuple(flapping), (), self.ratio(samples), True, tuple(samples), 0.6))
             steady = sorted(node for node, flaps in self.blamed.items() if not flaps)
@@ -97,7 +98,10 @@ class Reading(Rails):
         return found
 
     def _of_two(self) -> List[Culprit]:
-        """Return the culprit in a cluster of two nodes: the link or rails of the link, because either node may be at fault."""
+        """Return the culprit in a cluster of two nodes: their link or some of its rails.
+
+        The trials cannot tell which of the two nodes is at fault.
+        """
         tried = self.pairs.get((0, 1), [])
         tables = self.tables.get((0, 1), [])
         flapping = 0 < self.slow.get((0, 1), 0) < len(tried)
@@ -165,7 +169,10 @@ class Reading(Rails):
         return Culprit("link", pair, tuple(rails), level, flapping, evidence, sure)
 
     def _of_groups(self, guilty: Set[int]) -> List[Culprit]:
-        """Return the shortest stretches of the ring whose nodes are slow together, although overlapping stretches are fine."""
+        """Return the groups to blame: the shortest stretches of the ring that are slow.
+
+        A stretch of more than four nodes is blamed only if another stretch, which shares nodes with it, is fine.
+        """
         doubtful = [set(pair) for pair in self.open if not self.is_innocent(pair)]
         slow = [group for group in self.groups if self.is_group_slow(group) and not guilty & set(group)]
         slow = [group for group in slow if not self.are_in_company(group)]

@@ -1,4 +1,4 @@
-"""Decides which nodes and links are to blame, and how much evidence that takes."""
+"""Decides which nodes and links are to blame, and whether there is enough evidence to blame them."""
 
 import math
 from typing import Dict, Iterable, List, Optional, Tuple
@@ -8,29 +8,32 @@ from benchmarks.search.trials import PAIR, Pair, Sample, other_of
 
 #: A known cause explains a slow number only down to some level. A number below this share of that level has another cause, too.
 DEEPER = 0.85
-#: Largest number of trials of an intermittently slow pair; smallest number of slow trials that is more than a disturbance; and
-#: the number of trials after which a node gets no more trials.
+#: An intermittently slow pair gets at most `_MIXED_TRIALS` trials. Fewer than `_FLAPS` slow trials may be mere disturbances. A
+#: node gets no more trials once it has had `NODE_TRIALS` trials.
 _MIXED_TRIALS = 14
 _FLAPS = 3
 NODE_TRIALS = 16
 #: `_SLOW_SAYS` and `_FINE_SAYS` are the evidence from one slow trial and from one fine trial. The evidence is the log of a
-#: likelihood ratio: a fault makes 40 % of trials slow, and disturbances make 3 % of trials slow. `_ODDS` is how many times
-#: likelier than disturbances a fault must be if there is one suspect; n suspects multiply this number by n. A pair is innocent
-#: if its evidence is at most `_INNOCENT`.
+#: likelihood ratio: a fault makes 40 % of trials slow, and disturbances make 3 % of trials slow. To blame a single suspect, a
+#: fault must be `_ODDS` times likelier than disturbances; with n suspects, n times `_ODDS`. A pair is innocent if its evidence
+#: is at most `_INNOCENT`.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
-#: If the trials with a node's worst partner are left out, the node's other trials must make a fault of the node this many times
-#: likelier than disturbances.
+#: One test of an intermittently slow node leaves out the trials with its worst partner. The other trials must then make a fault
+#: of the node this many times likelier than disturbances.
 _ODDS_OF_OTHERS = 10
-#: One cause may explain two slow pairs if the shares of the healthy busbw that these pairs reach differ by at most this.
+#: Two slow pairs may have one cause if their drops (`drop_of`) differ by at most this.
 _AS_BAD = 0.04
 #: No disturbance reduces busbw by this share: other traffic and busy processors take 8 to 30 %.
 _BEYOND_CHANCE = 0.35
-#: A full ring that was disturbed once still reaches this share of what its slowest part allows.
+#: A full ring should be as fast as its slowest node or pair. A disturbance may make the ring slower, but not slower than this
+#: share of that busbw.
 _DISTURBED = 0.75
 
 
 class Suspects(Slowness):
     """Nodes and pairs that are slow without a known cause, and the nodes that are beyond doubt.
+
+    In a lone round, so few pairs run that they almost never share a link; `lone` has the samples of these rounds.
 
     Attributes:
         blamed: the nodes to blame, and whether each is slow only at times.
@@ -67,13 +70,16 @@ class Suspects(Slowness):
             node = -best[2]
             blamed[node] = not best[0]
             del scores[node]
-            for pair in self.partners[node]:  # slowness that one node explains is no evidence against its partners
+            for pair in self.partners[node]:  # pairs that `node` explains do not count against its partners
                 other = other_of(pair, node)
                 if other in scores:
                     scores[other] = self._blame(other, blamed)
 
     def _blame(self, node: int, blamed: Dict[int, bool]) -> Optional[Tuple[bool, int, int]]:
-        """Return (whether `node` is always slow, number of good partners it is slow with, -node); None if it is innocent."""
+        """Return the score of `node`; None if the node is innocent. The node with the highest score is blamed first.
+
+        The score is (whether the node is always slow, number of good partners with which it is slow, -node).
+        """
         pairs = [pair for pair in self.partners[node] if not self.is_explained_by(pair, blamed)]
         slow = self._as_slow([pair for pair in pairs if self.slow[pair] and other_of(pair, node) in self.good])
         is_steady = all(self.is_steady(pair) for pair in pairs)
@@ -86,7 +92,7 @@ class Suspects(Slowness):
         return (is_steady, len(slow), -node) if len(slow) > (1 if is_steady or is_mixed else 2) else None
 
     def _node_flaps(self, pairs: List[Pair]) -> bool:
-        """Tell whether a node, even without its worst partner, has more slow trials than causes outside the node explain."""
+        """Tell whether a node has more slow trials than causes outside the node explain, even without its worst partner."""
         doubtful = sum(1 for count in self.slow.values() if count) - sum(1 for pair in pairs if self.slow[pair])
         enough = math.log(_ODDS * max(1, doubtful))
         if sum(1 for pair in pairs if self.lone_evidence([pair]) >= enough) > 1:
@@ -124,9 +130,11 @@ class Suspects(Slowness):
         """Tell whether new trials of `pair` come before new trials of `node`, an end of `pair` and of other slow pairs.
 
         If the pair was fine at times, trials of the node come first. If all of several trials of the pair were slow, trials of
-        the pair come first. If the pair was slow in its only trial, trials of the node come first if two conditions are met.
-        First, another pair of the node was equally slow, because two causes are rarely equally bad. Second, all slow pairs
-        contain the node, or the pair was slower than a disturbance can make it.
+        the pair come first. If the pair was slow in its only trial, trials of the pair come first, too, with one exception.
+
+        In this exception, trials of the node come first: another pair of the node was equally slow, so the node is probably the
+        cause of both. In addition, all slow pairs must contain the node, or the pair must be slower than a disturbance can make
+        it.
         """
         if not self.is_always_open(pair) or len(self.open[pair]) > 1:
             return self.is_always_open(pair)
@@ -145,8 +153,9 @@ class Suspects(Slowness):
         return unsettled or any(self.may_flap(self.own(node)) for node in ends)
 
     def flaps(self, pair: Pair) -> bool:
-        """Tell whether a pair was slow in more rounds of the fewest pairs (`lone`) than other causes explain."""
-        # If a known cause already explains the run, no pair is more suspect than another, so every pair counts as a suspect.
+        """Tell whether slow trials of a pair, also in lone rounds, are enough evidence of a fault of its own."""
+        # If a known cause explains the full ring, the full ring is no reason to suspect these pairs more than other pairs. So
+        # every pair counts as a suspect.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
 
@@ -156,7 +165,10 @@ class Suspects(Slowness):
         return bool(levels) and (self.whole is None or self.whole >= _DISTURBED * min(levels) * (self.healthy or 0.0))
 
     def is_whole_doubtful(self) -> bool:
-        """Tell whether a node or pair is always slow, but the full ring was even slower; the ring may have been disturbed."""
+        """Tell whether the full ring was much slower than the slowest node or pair that is always slow.
+
+        The ring may have been disturbed.
+        """
         return bool(self._steady_levels()) and not self.has_cause()
 
     def _steady_levels(self) -> List[float]:
@@ -166,12 +178,13 @@ class Suspects(Slowness):
         ]
 
     def is_passing(self, pair: Pair) -> bool:
-        """Tell whether a slow pair was fine so often that it needs no more trials if another cause explains the run.
+        """Tell whether a slow pair was fine so often that it gets no more trials, provided that there is another cause.
 
-        The pair must have been fine as often as it was slow, but two fine trials are enough. Twice as many fine trials are
-        needed if the pair shares a node with a pair that is always slow, because that node may make both pairs slow. The search
-        begins with the ring's edges and with pairs of node i and node i XOR 2^k. Once the search has run about twice as many
-        rounds as these pairs take, no intermittent pair gets more trials.
+        The pair needs as many fine trials as slow trials, but two fine trials are always enough. This number doubles if the
+        pair shares a node with a pair that is always slow, because that node may make both pairs slow.
+
+        The search begins with the ring's edges and with pairs of node i and node i XOR 2^k. After about twice as many rounds as
+        these pairs take, every intermittently slow pair counts as fine often enough.
         """
         slow = len(self.open[pair])
         if self.is_late and not self.is_always_open(pair):
@@ -181,16 +194,19 @@ class Suspects(Slowness):
         return len(self.pairs[pair]) - slow >= min(slow, 2) * (2 if beside else 1)
 
     def enough(self) -> float:
-        """Return the evidence that a pair needs after its first slow trial, which made the pair one of several suspects."""
-        # Pairs that were slow only in company, while many pairs ran, were suspects, too.
+        """Return the evidence that is enough to blame a pair; the more suspects there are, the more evidence is needed."""
+        # Pairs that were slow only while many pairs ran are suspects, too.
         return math.log(_ODDS * max(1, len(self.open) + len(self.company)))
 
     def is_sure(self, pair: Pair) -> bool:
-        """Tell whether a pair that was always slow has had enough trials."""
+        """Tell whether a pair that was always slow has had enough trials.
+
+        The first trial is no evidence: it only made the pair one of several suspects.
+        """
         return (len(self.open[pair]) - 1) * _SLOW_SAYS >= self.enough()
 
     def lone_evidence(self, pairs: Iterable[Pair]) -> float:
-        """Return `evidence` only from rounds of the fewest pairs (`lone`)."""
+        """Return the evidence of those trials of `pairs` that ran in lone rounds."""
         fresh = [(pair, sample) for pair in pairs for sample in self.lone.get(pair, ())]
         slow = sum(sample in self.open[pair] if pair in self.open else self.is_slow(sample) for pair, sample in fresh)
         return slow * _SLOW_SAYS + (len(fresh) - slow) * _FINE_SAYS
@@ -202,11 +218,11 @@ class Suspects(Slowness):
         return self.unexplained(pair) * _SLOW_SAYS + (len(samples) - first - self.unexplained(pair)) * _FINE_SAYS
 
     def is_slow_apart(self, pairs: Iterable[Pair]) -> bool:
-        """Tell whether any of `pairs` was slow in a round of the fewest pairs (`lone`)."""
+        """Tell whether any of `pairs` was slow in a lone round."""
         return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
 
     def is_node_slow_apart(self, node: int) -> bool:
-        """Tell whether `node` was slow in a round of the fewest pairs (`lone`), not counting trials with blamed partners."""
+        """Tell whether `node` was slow in a lone round, not counting trials with blamed partners."""
         return self.is_slow_apart(pair for pair in self.partners[node] if other_of(pair, node) not in self.blamed)
 
     def unexplained(self, pair: Pair) -> int:
@@ -219,10 +235,10 @@ class Suspects(Slowness):
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
-        """Return `pairs`; if a pair is always slow, leave out each pair that was slow only at times and lost far less busbw.
+        """Return `pairs` without those that are slow only at times and lose far less busbw than pairs that are always slow.
 
-        Far less means: the pair's drop is less than half of the largest drop of a pair that is always slow. Such a pair has
-        another cause than the pair that is always slow.
+        Far less means less than half of the largest drop of a pair that is always slow. A pair with so small a drop must have
+        another cause.
         """
         steady = [pair for pair in pairs if self.is_steady(pair)]
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
@@ -237,7 +253,7 @@ class Suspects(Slowness):
         return self.evidence_since(pair) <= _INNOCENT
 
     def drop_of(self, pair: Pair) -> float:
-        """Return by which share the slow trials of a pair are below healthy."""
+        """Return how far the slow trials of a pair are below healthy busbw, as a share of healthy busbw."""
         return 1 - self.ratio(sample for sample in self.pairs[pair] if self.is_slow(sample))
 
     def is_explained_by(self, pair: Pair, blamed: Dict[int, bool]) -> bool:
@@ -259,7 +275,10 @@ class Suspects(Slowness):
     # links
 
     def _open(self) -> Dict[Pair, List[Sample]]:
-        """Return the pairs with slow samples that no blamed node explains, or that are far slower than blamed nodes explain."""
+        """Return, by pair, the slow samples that neither a blamed node nor an island explains.
+
+        A blamed node explains no sample that is far slower (`DEEPER`) than the node.
+        """
         found = {}
         for pair, count in self.slow.items():
             if not count:
@@ -275,8 +294,8 @@ class Suspects(Slowness):
     def _is_link(self, pair: Pair) -> bool:
         """Tell whether to blame the link of a pair.
 
-        The pair must be slow repeatedly and in sparse rounds. Each of its two nodes must be fine with other nodes, or be blamed
-        itself.
+        The pair must be slow repeatedly, and also in lone rounds. Each of its two nodes must be fine with other nodes, or be
+        blamed itself.
         """
         return self.is_slow_together(pair) and (self.is_slow_apart([pair]) if self.is_always_open(pair) else self.flaps(pair))
 
@@ -285,7 +304,7 @@ class Suspects(Slowness):
         return len(self.open[pair]) == len(self.pairs[pair])
 
     def is_slow_together(self, pair: Pair) -> bool:
-        """Tell whether a pair meets every condition for blaming its link, except that it must be slow in sparse rounds, too."""
+        """Tell whether a pair meets those conditions for blaming its link that need no lone round."""
         between_good = all(node in self.good or node in self.blamed for node in pair)
         often = self.is_sure(pair) if self.is_always_open(pair) else len(self.open[pair]) > 1
         return self.nodes > PAIR and between_good and often and not self.has_doubtful_end(pair)

@@ -4,21 +4,21 @@ import math
 from statistics import median_high
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Number of nodes in the smallest ring; a larger ring is called a group here.
+#: Number of nodes in a pair. A ring of more nodes than a pair is called a group here.
 PAIR = 2
 
 Pair = Tuple[int, int]
 
 
 class Trial(NamedTuple):
-    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, () for all rails at once."""
+    """One run: `nodes` has the indices of two or more nodes in ring order, `rails` the indices of rails or () for all rails."""
 
     nodes: Tuple[int, ...]
     rails: Tuple[int, ...]
 
 
 class Sample(NamedTuple):
-    """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why`, the reason if there is no number.
+    """The result of a trial. `busbw_gb_s` is in GB/s; it is None if the trial has no number, and `why` is then the reason.
 
     If there is a number, `why` may name a cause outside the fabric that explains a low number. A sample with such a cause never
     counts as slow.
@@ -35,15 +35,15 @@ class Culprit(NamedTuple):
     `kind` determines what `nodes` and `rails` are:
     - node: one node
     - rail: one node and one rail
-    - link: the two ends of the link, and the rails that are slow between the ends, () for all rails
+    - link: the two ends of the link, and the rails that are slow between the ends; () means all rails
     - rail_plane: all nodes and one rail
-    - group: several nodes, if no smaller set of nodes explains the slowness. Trials with only these nodes are slow, or trials
-      of one of these nodes with a node outside the group are slow
+    - group: several nodes, if no smaller set of nodes explains the slowness. Either trials among the nodes of the group are
+      slow, or trials of a node in the group with a node outside it
     - between: nodes whose pairs are slow when many pairs run at once, but fast when few pairs run
 
-    `ratio` is measured busbw as a share of healthy busbw, or 0.0 if no number was measured. Healthy is the median rail's busbw
-    for a rail, and the expected busbw of a pair if all pairs are slow. `flapping` means that some trials were fast.
-    `confidence` is from 0 to 1; for a node, rail or link it grows with the number of trials that agree.
+    `ratio` is measured busbw as a share of healthy busbw, or 0.0 if no number was measured. For a rail, healthy busbw is that
+    of the median rail. If all pairs are slow, healthy busbw is the expected busbw of a pair. `flapping` means that some trials
+    were fast. `confidence` is from 0 to 1; for a node, rail or link it grows with the number of trials that agree.
     """
 
     kind: str
@@ -110,7 +110,7 @@ def other_of(pair: Pair, node: int) -> int:
 
 
 def level_of(table: Dict[int, Sample]) -> float:
-    """Return the median busbw (GB/s) of the single-rail runs in `table`."""
+    """Return the busbw (GB/s) of the median rail; `table` has the sample of each rail."""
     return median_high([sample.busbw_gb_s or 0.0 for sample in table.values()])
 
 
@@ -120,7 +120,11 @@ def of_rail(tables: List[Dict[int, Sample]], rail: int) -> Tuple[Sample, ...]:
 
 
 def is_beside(one: Culprit, trial: Trial, worst: Trial) -> bool:
-    """Tell whether `trial` is like the trial `worst` but avoids the culprit: it uses another rail, or other nodes."""
+    """Tell whether `trial` is as large as `worst`, a trial of the culprit `one`, but avoids the culprit.
+
+    If `worst` ran on some rails only, `trial` ran on other rails of the same nodes. Otherwise, if the culprit is a node,
+    `trial` ran without that node; for other culprits, it ran on at least one node outside the culprit.
+    """
     alike = len(trial.nodes) == len(worst.nodes) and len(trial.rails) == len(worst.rails)
     if worst.rails:
         return alike and trial.nodes == worst.nodes and not set(trial.rails) & set(one.rails)

@@ -1,4 +1,4 @@
-"""Counts how often the head node refused a measurement; the new number makes the next update send the request again."""
+"""Numbers the attempts to measure. After a refusal the next update has a new number, and so sends the request again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def last_measured() -> pulumi.Output[dict[str, Any]]:
-    """Return the stack's own output `measured` as it was before this update; empty before the first update.
+    """Return this stack's output `measured` as the previous update left it; empty before the first update.
 
     A StackReference would read the output only once, and would fail the update if the state was being written.
     """

@@ -106,8 +106,8 @@ def _rule(name: str) -> GroupRule:
         "vpc/getSecurityGroupRule:getSecurityGroupRule",
         lambda: vpc.get_security_group_rule(security_group_rule_id=name),
     )
-    # The provider writes a group of another account, in a peered VPC, as ACCOUNT/ID. None of this stack's machines is in such a
-    # group, so this rule of the security group gets an empty peer and is not judged.
+    # If the peer of a rule is a group of another account, in a peered VPC, the provider writes the peer as ACCOUNT/ID. No
+    # machine of this stack is in such a group. So the peer is empty here, and the rule is not judged.
     group = found.referenced_security_group_id or ""
     return GroupRule(
         out=found.is_egress,

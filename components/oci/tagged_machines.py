@@ -1,4 +1,4 @@
-"""Defines this stack's tags; finds cluster networks and instances with these tags that are not terminating or terminated."""
+"""Defines this stack's tags; finds cluster networks and instances by these tags, unless they are terminating or terminated."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def slurms_stack() -> str:
 
 
 def living(found: Sequence[Any], untagged: str = "", mine: str | None = None) -> list[Any]:
-    """Return the resources that are neither terminating nor terminated, and whose tag `STACK` is `mine` (this stack if None).
+    """Return the resources that are neither terminating nor terminated, and whose tag `STACK` has the value `mine`.
 
-    A resource without the tag counts as if its tag were `untagged`.
+    If `mine` is None, this stack's name takes its place. A resource without the tag counts as if its tag were `untagged`.
     """
     its = mine or pulumi.get_stack()
     return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == its]

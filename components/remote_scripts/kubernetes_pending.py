@@ -5,8 +5,8 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from components.remote_scripts.kubectl import Kubectl
 
-#: Text in an event of a pod without network -> its meaning, and how long (s) the cause may take to disappear by itself: a node
-#: needs some time to get an interface back from the previous pod.
+#: Words in an event of a pod that gets no network -> their meaning, and how long (s) the cause may take to disappear by itself.
+#: For example, a node needs some time to get an interface back from the previous pod.
 _NETWORK = (
     ("Could not allocate IP", "the addresses of the rail's range are used up: give kubernetes.rails a wider range", 20),
     ("cannot find a network-attachment-definition", "the rail's NetworkAttachmentDefinition is gone", 10),
@@ -16,7 +16,7 @@ _NETWORK = (
     ("failed to find host device", "the node lacks an interface that kubernetes.rails names", 45),
     (
         "host must be a URL",
-        "Multus cannot parse an address that it wrote: its image was built with a newer version of Go than the vendor uses",
+        "Multus cannot parse an address that it wrote: its image was built with a newer Go than the vendor's",
         20,
     ),
     ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),
@@ -32,7 +32,7 @@ def events_seen(kubectl: Kubectl) -> Set[str]:
 
 
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
-    """Return why a pod does not run, and the number of seconds after which waiting is useless; None if waiting may always help.
+    """Return why a pod does not run, and after how many seconds waiting no longer helps; None if it may always help.
 
     `old` has the versions of events from before the update. The update may have removed the cause of such an event, so the
     event never makes waiting useless. If the cause remains, the event occurs again, because a node retries within some seconds.

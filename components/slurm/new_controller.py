@@ -2,8 +2,8 @@
 
 With Slurm, the login node is the controller: programs on it launch and terminate machines. A new controller takes over the
 jobs of the old controller, but terminates all machines that the old controller launched. If the stack file no longer has
-`slurm`, the update terminates these machines, too. So before the engine creates the login node, the program asks the account
-for these machines: in an update, and with `preflight` in a preview.
+`slurm`, the update terminates these machines, too. So the program asks the account for these machines before the engine creates
+the login node. An update always asks; a preview asks only with `preflight`.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def asks_first(  # noqa: PLR0913 - each argument depends on the cloud
         if looked_for() or (pulumi.runtime.is_dry_run() and not preflight):
             return
         why = (
-            f"{name} is not created without the look-up: a new controller terminates these machines, whose jobs then start "
-            "again or end."
+            f"{name} is created only after this look-up, because a new controller terminates these machines, and their jobs "
+            "then start again or end."
         )
         found = await look_up_or_refuse(find, "Which machines Slurm has started", right, why)
         if found.renamed:

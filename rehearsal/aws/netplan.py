@@ -20,7 +20,7 @@ _ANYWHERE = "0.0.0.0/0"
 
 
 def inhabited(database: Database, vpc: Record) -> bool:
-    """Return whether any resource in a VPC has an address; nobody can observe the network of a VPC without addresses."""
+    """Return whether any resource in a VPC has an address; without one, nobody can observe the VPC's network."""
     return any(_addresses(one) for one in _inhabitants(database, vpc))
 
 

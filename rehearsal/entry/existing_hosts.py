@@ -37,7 +37,8 @@ EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
 #: A cluster's API server is reachable from everywhere, like SSH, because an operator may use a local kubeconfig.
 API_SERVER = network.Rule("ingress", "6", "0.0.0.0/0", ports=(6443, 6443))
-#: The rules of the hosts' own firewall are deleted, or the firewall is stopped, as on machines that have run jobs before.
+#: First boot deletes the rules of a host's own firewall or stops it, so that the host is like a real one that has run jobs
+#: before.
 PREPARED = """#cloud-config
 runcmd:
 - if command -v iptables; then iptables -F; else systemctl stop firewalld; fi
@@ -54,7 +55,7 @@ class Site:
         hosts: host name -> address, in launch order. The addresses are private behind a jump host, and public otherwise.
         jump: the jump host's public address; None if the hosts have public addresses themselves.
         rails: whether the shape's rails connect the hosts.
-        kubernetes: name of the jump host, if the jump host is the control plane of a Kubernetes cluster of the hosts.
+        kubernetes: name of the jump host if the hosts are a Kubernetes cluster whose control plane is the jump host; else None.
         divisor: the divisor of line rates, if the file sets one.
         secondary_networks: whether the Kubernetes cluster has Multus and whereabouts.
     """
@@ -100,9 +101,9 @@ class Site:
 
     @property
     def scale(self) -> int:
-        """The file's divisor of line rates.
+        """The divisor of line rates.
 
-        If the file has none, the divisor is so large that this machine carries the traffic of one rank per GPU.
+        If the file sets none, the divisor is so large that this machine can carry the traffic of one rank per GPU.
         """
         return self.divisor or scale_for(len(self.hosts) * self.shape.gpus)
 
@@ -135,7 +136,7 @@ def start(world: World, file: Path) -> None:
         list(window.map(lambda spec: hosts.boot(world, spec), specs))
     if site.kubernetes and site.jump:
         for spec in specs:
-            _host_key(world, spec.id)  # returns when the host's sshd runs
+            _host_key(world, spec.id)  # this call waits until the host's sshd runs
         cluster.start(world, specs[-1], specs[:-1], site.jump, secondary_networks=site.secondary_networks)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:

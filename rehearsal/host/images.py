@@ -17,9 +17,9 @@ IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
 #: Takes the place of CUDA's compiler. Builds check that the file exists but never execute it, so the file is not executable.
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
-#: Commands of the machine that only Ubuntu's images have.
+#: Commands that only Ubuntu's images have; a host of such an image uses this machine's commands.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
-#: Debian's package tools. Ubuntu's images have those of the machine, except the command `apt`; other images have none of them.
+#: Debian's package tools. A host of an Ubuntu image uses this machine's tools, except `apt`; other hosts have none of them.
 DPKG = ("apt", "apt-cache", "apt-get", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: The machine's programs of Slurm, munge and MariaDB, which no image has; a host gets them from packages.
@@ -74,9 +74,9 @@ class Image:
         parent_domain: whether DHCP puts the parent of the host's domain first on the search list.
         own_texts: the vendor's text files and their modes, by path below the root.
         own_links: the vendor's symbolic links, by path below the root.
-        own_copies: sources of the vendor's files that are neither texts nor links, by path below the root. A source is a path
-            relative to image/, or `build/` and a name in the build folder.
-        builds: gcc's arguments for each file that the vendor adds to the build folder, by the file's name.
+        own_copies: path below the root -> source of the vendor's file, for files that are neither texts nor links. A source
+            is a path relative to image/, or `build/` and a name in the build folder.
+        builds: name of a file that the vendor adds to the build folder -> gcc's arguments that make the file.
     """
 
     name: str
@@ -114,7 +114,7 @@ def absent(one: Image) -> list[str]:
     """Return the paths of this machine's commands and development files that the image does not have."""
     gone = [name for name in FOREIGN if name not in (*one.commands, *one.real) and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
-    # MPI's programs are among these names, because an image has MPI's programs only in its own MPI folder.
+    # An image has MPI's programs only in its own MPI folder, so its hosts lack this machine's programs of MPI.
     gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
     return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 

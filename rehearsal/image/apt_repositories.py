@@ -15,7 +15,7 @@ ARCHIVE = "archive.ubuntu.com"
 SUITES = {"22.04": "jammy", "24.04": "noble"}
 _FSX = "fsx-lustre-client-repo.s3.amazonaws.com"
 _INDEX = "main/binary-amd64/Packages"
-#: A repository without suites (sources.list(5): the suite is a path).
+#: A repository without suites; a machine's list of sources has a path in place of the suite (sources.list(5)).
 _FLAT = "nvidia.github.io/libnvidia-container/stable/deb/amd64"
 #: Repository's host name -> owner of the key that signs its package lists.
 SIGNERS = {ARCHIVE: "Ubuntu archive", _FSX: "FSx repository", "nvidia.github.io": "NVIDIA repository"}

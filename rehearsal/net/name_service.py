@@ -2,7 +2,7 @@
 
 This is a program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`. HOSTS_FOLDER has the hosts' records;
 the records of file systems and services are in folders beside HOSTS_FOLDER. The service reads these files again for each query,
-so a host has its name from boot until it terminates, as in the vendors' clouds.
+so a host's name can be resolved from boot until the host terminates, as in the vendors' clouds.
 """
 
 from __future__ import annotations

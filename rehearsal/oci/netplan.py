@@ -101,7 +101,7 @@ def taken(database: Database) -> set[str]:
 
 
 def served(database: Database) -> set[str]:
-    """Return all private addresses of file systems' servers."""
+    """Return the private addresses of the servers of all file systems."""
     return {address for one in database.records.values() for address in one.private.get("addresses", ())}
 
 

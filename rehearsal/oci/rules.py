@@ -182,8 +182,8 @@ _LAUNCH_NOT_PLAYED = (
     "licensingConfigs", "placementConstraintDetails", "preemptibleInstanceConfig",
 )  # fmt: skip
 
-#: Type token -> properties that the vendor accepts but the rehearsal does not support. The rehearsal refuses these properties,
-#: because a property without effect would go unnoticed.
+#: Type token -> properties that the vendor accepts but the rehearsal does not support. The rehearsal refuses these properties;
+#: otherwise nobody would notice that they have no effect.
 NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
     "oci:Core/vcn:Vcn": ("byoipv6cidrDetails[]", "ipv6privateCidrBlocks[]", "isIpv6enabled"),
     "oci:Core/subnet:Subnet": ("ipv6cidrBlock", "ipv6cidrBlocks[]"),

@@ -1,7 +1,7 @@
 """Sets up this machine as the controller of a cluster whose nodes Slurm starts; runs as root, at first and after every change.
 
-`identity` comes first, because machines are launched with the controller's public key; `install` comes once machines can be
-launched.
+`identity` runs first, because the launch of a machine needs the controller's public key. `install` runs when everything else
+that a launch needs exists, too.
 """
 
 import json
@@ -27,7 +27,7 @@ _PLACES = {
 }
 _UNITS = "/etc/systemd/system"
 _TIMEOUT_S = 30
-#: Instance metadata with the region (OCI documentation, "Getting Instance Metadata").
+#: URL and headers with which a machine asks for its region (OCI documentation, "Getting Instance Metadata").
 _REGION = {"oci": ("http://169.254.169.254/opc/v2/instance/canonicalRegionName", {"Authorization": "Bearer Oracle"})}
 
 
@@ -41,7 +41,7 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
     if lacks:
         sys.exit("the login node has no {}, which first boot installs".format(", ".join(lacks)))
     if facts["first_line"] not in (None, slurm_conf.MARK):
-        sys.exit(f"{slurm_conf.CONF}/slurm.conf of the login node is of another cluster, and is left as it is")
+        sys.exit(f"{slurm_conf.CONF}/slurm.conf of the login node belongs to another cluster, and is left as it is")
     others = [daemon for daemon, unit in facts["running"].items() if unit != slurm_conf.MARK]
     if others:
         sys.exit("the login node runs {} of another cluster, which is left as it is".format(" and ".join(others)))
@@ -81,7 +81,7 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     Args:
         text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own, as well as the
             folder above it.
-            `allowed` has the key that allows terminations, as users type it, and its value.
+            `allowed` has the path of the stack file's key that allows terminations, and the value of this key.
             `jobs` has `home`, the mount point of the home folders, and the `folder` below it for the copy of Slurm's jobs.
             `logins`, `accounting` and `users` are optional: `logins` has id and address of each login node except this machine,
             by name; `accounting` is the result of `scheduler.accounting.document`; `users` is the argument of
@@ -114,7 +114,7 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
     _share(given["shared"], given["settings"]["join"]["user"])
     closed = os.path.join(settings.FOLDER, work.CLOSED)
-    if os.path.exists(closed):  # left by an unfinished destroy
+    if os.path.exists(closed):  # a destroy that did not finish has left this file
         os.unlink(closed)
     if places.NAME in given["files"]:
         # Include the places of running machines: without them the file would change, and Slurm would be restarted.
@@ -138,7 +138,7 @@ def install(text: str, own: str, cloud_of: Callable[[Dict[str, Any]], Cloud]) ->
 
 
 def _share(folder: str, user: str) -> None:
-    """Create a folder, and the folder above it, which also has the images that jobs import; `user` owns both."""
+    """Create `folder` and the folder above it, and give both to `user`; the upper one also has the images that jobs import."""
     for each in (os.path.dirname(folder), folder):
         os.makedirs(each, mode=0o755, exist_ok=True)
         node_setup.give(each, user)
@@ -176,7 +176,7 @@ def _tell(warning: str) -> None:
 
 
 def _place(given: Dict[str, str], before: Optional[settings.Settings]) -> handover.Place:
-    """Return where the copy of Slurm's jobs is; a file system that was once mounted must be mounted."""
+    """Return where the copy of Slurm's jobs is; exit if a file system that was mounted there earlier is not mounted now."""
     try:
         mounted = home_folder.is_mounted(given["home"]) or bool(before and (before.jobs or {}).get("mounted"))
         home_folder.refuse_unmounted(given["home"], mounted, handover.CONTENT)

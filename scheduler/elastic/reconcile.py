@@ -1,4 +1,4 @@
-"""Carries out Slurm's requests: starts and terminates machines, makes them nodes, and repairs faults. One run is one pass."""
+"""Carries out Slurm's requests: starts and terminates machines, makes them nodes, and repairs faults."""
 
 import os
 import uuid
@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60
 
 
 def once(work: Work) -> None:
-    """Run one pass.
+    """Do everything that one run of `reconcile` does.
 
     The state is saved before each call that starts or terminates machines, so the next run continues a run that was killed.
     """
@@ -29,7 +29,7 @@ def once(work: Work) -> None:
     watch.look(work)
     try:
         _join(work)
-    except OSError as error:  # a full disk must not keep machines running
+    except OSError as error:  # even if the disk is full, this run must still terminate machines
         work.say(f"no machine joins in this run: {error}")
     work.save()
     try:
@@ -78,10 +78,11 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Plan a request's launches. If several nodes of a job must still start, the job gets one launch for each of their sets.
+    """Plan a request's launches.
 
-    The other requested nodes of a set share one launch. The always-on nodes among them get a launch of their own if there is a
-    network of always-on nodes that they can join.
+    A job that still needs several nodes gets one launch in each of the sets that contain these nodes. All other requested nodes
+    of a set share one launch. If always-on nodes among them can join a network of always-on nodes, these nodes get a launch of
+    their own.
     """
     loose: Dict[str, List[str]] = {}
     for group in wish.groups:
@@ -104,7 +105,7 @@ def _plan(work: Work, wish: Wish) -> None:
 
 
 def _network(work: Work, node_set: str) -> str:
-    """Return the network with the largest number of a set's always-on nodes; empty if there is no such network.
+    """Return the network that has most of a set's always-on nodes; empty if no network has any, or networks cannot grow.
 
     A recreated node joins this network, so that the node is near the other always-on nodes.
     """
@@ -206,7 +207,7 @@ def _join(work: Work) -> None:
     for batch in list(work.state.batches.values()):
         patience_s = work.settings.sets[batch.node_set].start_timeout_s
         since = batch.launched_at if batch.entered_at is None else batch.entered_at
-        testing = batch.asked_entry_at is not None and batch.entered_at is None  # the test has its own time limit
+        testing = batch.asked_entry_at is not None and batch.entered_at is None  # then only the test's own time limit applies
         if since is not None and not testing and work.clock() > since + patience_s:
             reached = batch.reached if _is_tested_first(work, batch) else batch.joined
             for node in [one for one in batch.nodes if one not in reached]:

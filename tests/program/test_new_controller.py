@@ -124,8 +124,8 @@ def test_no_new_controller_is_created_if_the_account_does_not_say_which_nodes_sl
     cloud.answers["getInstances"] = refuse
     assert refusal() == (
         "Which machines Slurm has started could not be looked up: UnauthorizedOperation: not allowed. The look-up needs valid "
-        "credentials and this permission: ec2:DescribeInstances. cluster-login-instance is not created without the look-up: "
-        "a new controller terminates these machines, whose jobs then start again or end."
+        "credentials and this permission: ec2:DescribeInstances. cluster-login-instance is created only after this "
+        "look-up, because a new controller terminates these machines, and their jobs then start again or end."
     )
 
 

@@ -210,7 +210,7 @@ def test_the_throughput_of_lustre_on_hard_disks_decides_which_sizes_are_accepted
 def leaves(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict | list) and value:
         pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
-        # The 33 interfaces are alike: three of them are enough.
+        # The items of a list are alike, such as 33 interfaces. So the test changes only the first three.
         for key, one in pairs[:3] if isinstance(value, list) else pairs:
             yield from leaves(one, f"{path}.{key}".lstrip("."))
     if path:
@@ -478,7 +478,7 @@ def test_every_property_that_forces_replacement_exists_in_the_sdk() -> None:
         assert {path.partition(".")[0] for path in listed} <= known, kind
 
 
-def test_base64_user_data_is_limited_by_its_decoded_size(furnished: Stack) -> None:
+def test_the_limit_for_base64_user_data_applies_to_the_decoded_size(furnished: Stack) -> None:
     inputs = head(furnished.ids)
     del inputs["userData"]
     fits = base64.b64encode(b"#" * 16_384).decode()

@@ -38,7 +38,7 @@ def test_always_on_nodes_start_without_a_job_then_stay_when_idle_and_get_a_new_m
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 
 
-def test_machines_are_tested_before_the_first_job_which_is_queued_again_if_its_machine_fails(facts):
+def test_machines_are_tested_before_the_first_job_and_the_job_is_queued_again_if_a_machine_fails(facts):
     out = facts["a_test_before_the_first_job"]
     assert (out["meanwhile"], out["started"], out["tested"]) == ("CONFIGURING", 0, 2)
     assert f"entry test: 6 GB/s with gpu-dy-p5-9, 20 wanted|{out['bad']}" in out["reasons"]
@@ -54,7 +54,7 @@ def test_a_job_without_capacity_waits_with_the_reason_in_sinfo_and_runs_when_the
     assert out["ran_after_all"] == 2
 
 
-def test_when_the_machine_of_a_job_ends_sinfo_shows_the_clouds_reason(facts):
+def test_when_the_cloud_terminates_a_jobs_machine_sinfo_shows_the_clouds_reason(facts):
     assert "Server.SpotInstanceTermination" in facts["a_death_in_a_job"]["reason"]
 
 

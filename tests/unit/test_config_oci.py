@@ -56,7 +56,7 @@ VALUES = [
     ({"timezone": "America"}, "oci.timezone is 'America', which the tz database does not know; the nearest are "),
     (
         {"timezone": "../etc/passwd"},
-        "oci.timezone is '../etc/passwd', which the tz database does not know; write it like UTC or ",
+        "oci.timezone is '../etc/passwd', which the tz database does not know; write a name such as UTC or ",
     ),
     (
         {"timezone": "Asia/Tokio"},
@@ -760,7 +760,7 @@ def test_a_limit_applies_to_the_sum_of_new_nodes_of_several_pools():
     )
 
 
-def test_an_unknown_limit_is_only_reported_for_a_pool_that_needs_more_nodes():
+def test_an_unknown_limit_is_reported_only_for_a_pool_that_needs_more_nodes():
     def said(running: int) -> list[str]:
         found = check(RULES, wanted(), facts(available={"gpu4-count": None}, running={"gpu": running}))
         return [one.path for one in found if one.rule == "limit-unknown"]
@@ -789,7 +789,7 @@ def test_an_import_of_an_image_is_announced_once_for_all_pools_and_not_for_pools
     ],
     ids=["another domain", "another shape"],
 )
-def test_replacing_nodes_by_nodes_in_another_domain_or_of_another_shape_needs_as_much_of_the_limit_as_new_nodes(changes, found):
+def test_if_a_pools_domain_or_shape_changes_its_nodes_count_against_the_limit_as_new_nodes_do(changes, found):
     asked = {"shapes": {"AD-1": SHAPES, "AD-2": SHAPES} if "placed" in found else {"AD-1": SHAPES}, "running": {"gpu": 2}}
     rules = check(RULES, wanted(**changes), facts(**asked | {"available": {"gpu4-count": 8}} | found))
     (said,) = [one.sentence for one in rules if one.rule == "limit"]
@@ -807,7 +807,7 @@ def test_every_rule_is_broken_by_a_case():
     assert set(CASES) | set(ASKED) == set(RULES)
 
 
-def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_but_an_account_that_was_not_queried_is_noted():
+def test_no_rule_is_broken_if_the_account_has_all_that_is_needed_and_only_notes_appear_without_a_query():
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
@@ -863,7 +863,7 @@ def test_a_pool_may_set_only_absolute_paths_of_its_software():
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
-def test_the_room_in_an_existing_subnet_follows_from_its_range_and_is_only_a_note_if_no_account_was_queried():
+def test_a_subnets_range_decides_whether_it_has_room_and_without_a_query_there_is_only_a_note():
     many, judged = wanted(**OWN, **pool(nodes=300)), RULES["subnet-room"].findings
     assert [one.severity for one in judged(many, Facts())] == [NOTE]
     assert not list(judged(many, own(PRIVATE, cidr="10.9.0.0/20")))

@@ -32,7 +32,7 @@ CONFIGURATION = {
 
 
 class Installed:
-    """The programs with a folder of their own; `run` calls them as the command `elastic.pyz WORDS` does."""
+    """The programs, installed in the test's own folder; `run` calls them as the command `elastic.pyz WORDS` does."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.cloud = folder, FakeCloud(Steps())
@@ -249,7 +249,7 @@ def test_the_check_of_a_new_machine_only_asks_whether_the_machines_first_boot_ha
     assert program_text.endswith("\nawait_first_boot('/var/lib/busbar/boot.json')\n")
 
 
-def test_a_node_gets_its_name_and_key_and_unit_and_the_addresses_of_other_nodes_but_no_ssh_argument_contains_the_key():
+def test_a_node_gets_its_name_key_and_unit_and_other_nodes_addresses_and_no_argument_of_ssh_contains_the_key():
     given = join.setup("gpu-dy-p5-1", b"munge", "10.0.0.9", {"gpu-dy-p5-2": "10.0.0.2"})
     assert (given["hostname"], given["others"]) == ("gpu-dy-p5-1", {"gpu-dy-p5-2": "10.0.0.2"})
     assert given["key"] == "bXVuZ2U="

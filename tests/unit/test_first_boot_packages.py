@@ -160,7 +160,7 @@ def test_the_boot_goes_on_with_unchanged_settings_if_the_lustre_client_has_no_lc
     assert (done.returncode, done.stdout) == (0, "busbar: this Lustre client has no lctl and keeps its own settings\n")
 
 
-def test_the_script_of_aws_for_lustre_over_efa_is_run_by_bash(image):
+def test_bash_runs_the_script_of_aws_for_lustre_over_efa_because_dash_cannot_parse_it(image):
     program = image / "setup.sh"
     program.write_bytes(zipfile.ZipFile(io.BytesIO(internet.served(SETUP))).read("configure-efa-fsx-lustre-client/setup.sh"))
     assert subprocess.run(["dash", "-n", program], capture_output=True, check=False).returncode == 2
@@ -169,10 +169,10 @@ def test_the_script_of_aws_for_lustre_over_efa_is_run_by_bash(image):
 
 
 @pytest.mark.parametrize("more", ["", "/", "/x86_64"])
-def test_a_repository_has_its_packages_at_its_base_url_and_below(more):
+def test_the_packages_of_a_repository_are_at_its_base_url_and_at_addresses_below_it(more):
     assert packages.served_at(f"https://nvidia.github.io/libnvidia-container/stable/rpm{more}", "9") is packages.TOOLKIT
 
 
-def test_a_base_url_that_only_begins_like_that_of_a_repository_has_no_packages():
+def test_an_address_that_only_begins_with_the_same_letters_as_a_base_url_has_no_packages():
     assert packages.served_at("https://nvidia.github.io/libnvidia-container/stable/rpm-old", "9") is None
     assert packages.served_at("https://dl.fedoraproject.org/pub/epel/90", "9") is None

@@ -1,4 +1,4 @@
-"""The step of a first boot that builds Pyxis: the step's script really runs, with make and gcc; srun and curl are stand-ins."""
+"""The step of a first boot that builds Pyxis. The step's script runs with real make and gcc; srun and curl are stand-ins."""
 
 from __future__ import annotations
 

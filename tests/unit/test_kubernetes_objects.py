@@ -192,7 +192,7 @@ def test_of_a_long_event_the_80_characters_before_the_cause_and_160_characters_f
         ("failed to find host device: Link not found", "the node lacks an interface that kubernetes.rails names", 45),
         (
             'Multus: error getting k8s client: host must be a URL or a host:port pair: "https://[10.96.0.1]:443"',
-            "Multus cannot parse an address that it wrote: its image was built with a newer version of Go than the vendor uses",
+            "Multus cannot parse an address that it wrote: its image was built with a newer Go than the vendor's",
             20,
         ),
         ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin", 20),

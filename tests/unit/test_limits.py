@@ -1,4 +1,4 @@
-"""Limits are tested from both sides, one at a time; without a judged part, the verdict is unknown or short, never pass."""
+"""Each limit is tested from both sides. If a part that is judged is missing, the verdict is unknown or short, never pass."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
 
 
 @pytest.mark.parametrize(("size_bytes", "share"), [(8, 0.31), (1 * MIB, 0.6), (64 * MIB, 1.0)])
-def test_a_users_limit_is_compared_with_the_row_of_the_limits_own_message_size(size_bytes, share):
+def test_a_users_limit_is_compared_with_the_busbw_at_the_message_size_of_the_limit(size_bytes, share):
     line = document()
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
     (reached,) = [packed[1][2] for packed in step["rows"] if packed[0] == size_bytes]
@@ -177,7 +177,7 @@ def test_nvlink_must_have_sent_four_tenths_of_the_bytes_that_a_collective_moves(
 
 
 @pytest.mark.parametrize("name", ["all_gather", "broadcast"])
-def test_fewer_bytes_suffice_if_no_ring_is_forced_and_the_switch_of_nvlink_may_copy(name):
+def test_fewer_bytes_are_enough_if_nvlinks_switch_may_copy_data_than_if_a_ring_is_forced(name):
     plan = a_plan(end_bytes=4096 * MIB, collectives=(name,))
     free = a_plan(end_bytes=4096 * MIB, collectives=(name,), exports={"NCCL_ALGO": "NVLS"})
     assert inside_bytes(plan, H200) == 7 * inside_bytes(free, H200)
@@ -202,7 +202,7 @@ def test_without_nvlink_counters_a_run_passes_only_if_nccls_log_lists_the_channe
 
 
 @pytest.mark.parametrize("sent", [{}, {"a": {}}, {"a": {"eth0": 0}}, {"a": {"eth0": None}}, {"a": {"eth0": 1000}}])
-def test_on_machines_without_rails_some_interface_must_have_counted_the_bytes(sent):
+def test_machines_without_rails_pass_only_if_an_interface_counted_enough_bytes(sent):
     bare = dataclasses.replace(GPU4, rdma=None)
     asked = Asked(PLAN, bare, 2)
     least = transport.least_bytes(PLAN, bare, 2)
@@ -219,7 +219,7 @@ def test_on_machines_without_rails_some_interface_must_have_counted_the_bytes(se
     ("sendrecv", "inst-0: its rails (mlx5_0) sent 0 GB of the"),
     ("broadcast", "no node sent a byte over its rails"),
 ])  # fmt: skip
-def test_rails_that_sent_nothing_are_short_even_if_no_other_step_and_no_collective_uses_all_nodes(name, why):
+def test_rails_that_sent_nothing_are_short_even_if_broadcast_or_sendrecv_is_the_only_collective(name, why):
     one_rail = dataclasses.replace(GPU4.rdma, hca=("mlx5_0",), el7_netdevs=(), ports=1)
     alone = dataclasses.replace(GPU4, gpus=1, rdma=one_rail)
     asked = Asked(a_plan(collectives=(name,)), alone, 2)
@@ -245,9 +245,9 @@ SHOWN = (
     r"steps\.spread\.(rows|ranks|hosts|problems|program)\b.*",
     r"transport\.(hcas|netdevs|events|network)\b.*",
 )
-#: Parts whose absence does not weaken a pass. For two nodes, the rails' byte counters prove the transport without NCCL's log,
-#: and an interface that is not a rail proves nothing. For one server, NVLink's counters prove the transport without the log,
-#: and the log proves it without the counters. A line without a scale is the line of real machines.
+#: Parts that a pass can do without, because something else proves the same. For two nodes, the rails' byte counters prove the
+#: transport without NCCL's log, and an interface that is not a rail proves nothing. For one server, NVLink's counters and the
+#: log each prove the transport without the other. A line without a scale counts as a line of real machines.
 ELSE_PROVEN = {
     "two nodes": (r"transport\.(said|nvlink_tx_bytes)\b.*", r"transport\.tx_bytes\.inst-\d\.eth0"),
     "one server": (r"rehearsal", r"transport\.(tx_bytes|said|nvlink_tx_bytes)\b.*"),
@@ -255,7 +255,7 @@ ELSE_PROVEN = {
 
 
 def parts(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every part of a document. A list without objects yields only its first, middle and last item."""
+    """Yield the path of every part of a document; of a list of numbers or texts, only the first, middle and last item."""
     if isinstance(value, dict):
         keys: list[Any] = list(value)
     elif isinstance(value, list):

@@ -127,7 +127,7 @@ def test_each_named_node_has_one_pod_which_shares_the_node_with_no_other_pod():
     )
 
 
-def test_the_launcher_of_an_mpi_job_has_neither_gpus_nor_labels_while_its_workers_equal_the_pods_of_a_job():
+def test_the_workers_of_an_mpi_job_equal_the_pods_of_a_job_and_the_launcher_has_neither_gpus_nor_labels():
     replicas = one("mpi-operator", "MPIJob")["spec"]["mpiReplicaSpecs"]
     assert (replicas["Worker"]["replicas"], replicas["Launcher"]["replicas"]) == (2, 1)
     worker = replicas["Worker"]["template"]
@@ -139,7 +139,7 @@ def test_the_launcher_of_an_mpi_job_has_neither_gpus_nor_labels_while_its_worker
     assert "Service" not in {each["kind"] for each in made("mpi-operator")}, "newer MPI Operators make the Service themselves"
 
 
-def test_a_pod_takes_all_gpus_and_is_privileged_only_for_rdma_without_a_device_plugin():
+def test_a_pod_takes_all_gpus_and_is_privileged_only_if_it_uses_rdma_without_a_device_plugin():
     (privileged,), (plugin,), (tcp,) = (pod(name)["containers"] for name in ("privileged", "device-plugin", "tcp"))
     assert privileged["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     assert privileged["securityContext"] == {"privileged": True}
@@ -148,7 +148,7 @@ def test_a_pod_takes_all_gpus_and_is_privileged_only_for_rdma_without_a_device_p
     assert tcp["securityContext"] == {"allowPrivilegeEscalation": False}
 
 
-def test_only_with_a_pci_address_does_a_pod_get_the_rails_rdma_device_besides_its_interface():
+def test_a_pod_gets_a_rails_rdma_device_only_if_the_stack_file_has_the_rails_pci_address():
     assert one("privileged", "Job")["spec"]["template"]["metadata"]["annotations"] == {
         "k8s.v1.cni.cncf.io/networks": "busbar-rail0@net1"
     }

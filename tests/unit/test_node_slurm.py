@@ -76,7 +76,7 @@ def test_a_node_that_lacks_a_program_reports_only_that_program(node, program):
     assert slurm_facts.facts() == {"lacks": [program]}
 
 
-def test_a_node_without_slurmctld_lacks_nothing_but_cannot_be_the_controller(node):
+def test_a_node_without_slurmctld_is_a_complete_compute_node_but_cannot_be_the_controller(node):
     node.has.remove("slurmctld")
     assert (slurm_facts.facts()["lacks"], slurm_facts.facts()["controls"]) == ([], False)
 
@@ -275,7 +275,7 @@ def test_a_half_written_file_is_rewritten_completely(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["conf"]
 
 
-def test_a_file_is_given_to_a_user_and_to_that_users_group(tmp_path, monkeypatch):
+def test_a_file_gets_a_user_as_owner_and_that_users_group(tmp_path, monkeypatch):
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr(node_setup.os, "chown", lambda *words: given.append(words))
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: pwd.struct_passwd(("slurm", "x", 7, 8, "", "/", "/bin/sh")))

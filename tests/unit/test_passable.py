@@ -44,7 +44,7 @@ def test_a_collective_without_a_published_busbw_needs_a_gate():
 
 
 @pytest.mark.parametrize(("key", "check"), [("spreadIterations", "spread"), ("looks", "looks")])
-def test_a_plan_without_individual_operations_or_looks_is_refused_unless_its_check_may_be_skipped(key, check):
+def test_a_plan_without_the_steps_of_a_check_is_refused_unless_that_check_may_be_skipped(key, check):
     (sentence,) = said(measure={key: 0})
     assert sentence.startswith(f"measure.{key} is 0, so ")
     assert sentence.endswith(f"add {check} to accept.allowSkipped")

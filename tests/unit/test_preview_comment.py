@@ -47,6 +47,6 @@ def test_a_comment_stays_below_githubs_limit():
     assert "and 4700 more" in comment(many)
 
 
-def test_a_text_without_a_preview_is_refused():
+def test_an_output_of_the_engine_that_contains_no_preview_is_refused():
     with pytest.raises(ValueError, match="no preview"):
         read("error: it failed\n")

@@ -114,7 +114,7 @@ def test_a_planted_fault_is_found_with_its_evidence_and_the_next_command(fabric,
     assert [pair for pair in line["pairs"] if pair[2] < 85]
 
 
-def test_an_interface_that_a_node_lacks_is_not_required_of_the_trials(fabric):
+def test_trials_do_not_require_an_interface_that_a_node_lacks(fabric):
     """Otherwise NCCL would fail on that node, and the search would blame a healthy node."""
     environment = {"NCCL_SOCKET_IFNAME": "=absent0", "NCCL_ALGO": "Ring"}
     line = fabric.search(["node", [3], [], 0.5], environment=environment)
@@ -135,7 +135,7 @@ def test_with_a_network_plugin_a_search_tries_all_devices_near_a_gpu_together_an
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
     line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
     (culprit,) = line["culprits"]
-    assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # with two nodes, the faulty end is unknown
+    assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # with two nodes, no trial shows which end is faulty
     assert "/sys/class/infiniband/rdmap35s0/ports/1" in culprit["next"]
     assert "of rails" not in culprit_sentence(culprit)
     assert f"is slow on {', '.join(near[2])}" in culprit_sentence(culprit)
@@ -180,13 +180,13 @@ def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_the_pair
 @pytest.mark.parametrize(
     ("factor", "waited", "scale", "kinds"),
     [
-        (0.8, 0.3, 4000, []),  # waiting explains more than the shortfall below the limit of 85 GB/s
+        (0.8, 0.3, 4000, []),  # the waiting explains why busbw is below the limit of 85 GB/s
         (0.8, 0.01, 4000, ["link"]),
         (0.5, 0.3, 4000, ["link"]),
-        (0.8, 0.3, None, ["link"]),  # on real hardware, waiting excuses nothing
+        (0.8, 0.3, None, ["link"]),  # on real machines, waiting does not excuse a low busbw
     ],
 )
-def test_time_spent_waiting_for_processors_in_a_rehearsal_blames_no_node_and_hides_no_fault(
+def test_waiting_for_processors_excuses_a_low_busbw_in_a_rehearsal_but_does_not_hide_a_real_fault(
     tmp_path, factor, waited, scale, kinds
 ):
     two = Fabric(tmp_path, 2)
@@ -234,7 +234,7 @@ def test_a_short_result_is_measured_again_and_the_evidence_names_the_first_run(t
     assert "no such device" in Path(re.findall(r"its output is (\S+) ", failed["failed"])[0]).read_text()
 
 
-def test_another_search_finds_the_retest_that_an_earlier_search_made(two):
+def test_a_second_search_takes_the_retest_of_an_earlier_search(two):
     once = "test ! -e $HOME/ran || exit 1; touch $HOME/ran\n" + REAL_RUN
     first = two.search(again=again(two, all_reduce=once))
     second = two.search(again=again(two, all_reduce=once), run_id="search2", budget_s=30)
@@ -242,7 +242,7 @@ def test_another_search_finds_the_retest_that_an_earlier_search_made(two):
     assert first["again"]["steps"][0]["rows"]
 
 
-def test_a_retest_uses_its_own_hostfile_whatever_another_cluster_left(two):
+def test_a_retest_overwrites_the_hostfile_that_another_cluster_left(two):
     (two.home / "plan").mkdir()
     (two.home / "plan" / "hosts").write_text("127.0.1.9 slots=2\n")
     two.search(again=again(two, all_reduce=REAL_RUN))
@@ -257,7 +257,7 @@ def test_a_retest_that_cannot_run_is_reported_and_the_search_continues(two):
     assert line["rounds"]
 
 
-def test_a_full_ring_that_is_fast_in_the_retest_clears_every_group_of_nodes(fabric):
+def test_if_the_full_ring_is_fast_in_the_retest_the_search_is_shorter_and_finds_no_culprit(fabric):
     single = fabric.search(whole_gb_s=4.0)
     assert single["rounds"] > 2
     line = fabric.search(whole_gb_s=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")

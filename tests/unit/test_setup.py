@@ -59,7 +59,7 @@ def test_an_engine_on_path_is_used_if_it_is_new_enough(checkout):
         assert found.returncode == status, (version, found)
 
 
-def test_the_version_of_an_engine_that_setup_installed_is_not_queried_wherever_the_caches_are(checkout):
+def test_an_engine_that_setup_installed_is_not_asked_for_its_version_even_if_it_is_in_another_cache(checkout):
     """To ask an engine for its version takes a fifth of a second.
 
     Every command of a rehearsed test reads tools/env, and every test has its own cache.
@@ -76,7 +76,7 @@ def test_the_version_of_an_engine_that_setup_installed_is_not_queried_wherever_t
         pulumi.unlink()
 
 
-def test_genuine_plugins_win_over_the_stand_ins_wherever_the_genuine_plugins_are_installed(checkout):
+def test_wherever_genuine_plugins_are_installed_they_are_used_instead_of_the_stand_ins(checkout):
     def path_of(plugin: str, **environment: str) -> str:
         clean = {"HOME": str(checkout / "home"), "PATH": PLAIN} | environment
         command = f". tools/env && command -v {plugin} || true"

@@ -78,7 +78,7 @@ def test_an_error_of_the_metadata_service_is_reported_and_the_text_of_the_error_
     [
         ({"lacks": ["munged"]}, "the login node has no munged, slurmctld, which first boot installs"),
         ({"controls": False}, "the login node has no slurmctld, which first boot installs"),
-        ({"first_line": "# mine"}, "slurm.conf of the login node is of another cluster, and is left as it is"),
+        ({"first_line": "# mine"}, "slurm.conf of the login node belongs to another cluster, and is left as it is"),
         ({"running": {"slurmd": None}}, "the login node runs slurmd of another cluster, which is left as it is"),
     ],
 )

@@ -1,7 +1,7 @@
 """Reads, in the simplest way, a measurement that passed, and gives reasons why it should not have passed.
 
-The parser and the judge are checked against this module, so this module shares only the plan and the limits with the
-parser and the judge.
+The parser and the judge are checked against this module. So this module uses the same plan and the same limits as they do, but
+none of their other code.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from tools.fuzz.bases import Documents
 
-#: The text of nccl-tests is rounded to two decimals. So its numbers may differ from the JSON file, and from each other within a
-#: row, by at most this: an absolute difference, and a share.
+#: The text of nccl-tests is rounded to two decimals. So its numbers may differ from the JSON file by at most `_ROUNDED` plus
+#: the share `_SHARE`. The numbers of one row may contradict each other by about the same share.
 _ROUNDED, _SHARE = 0.02, 0.011
 #: All rails of a node together must have sent at least the first share of a ring's bytes. Each rail must have sent at least the
 #: second share of the bytes of any other rail of that node (docs/acceptance.md).
@@ -73,7 +73,7 @@ def _of_step(documents: Documents, step: Step) -> Iterator[str]:
 def _of_line(line: dict[str, Any], asked: Asked) -> Iterator[str]:
     scale = (line.get("rehearsal") or {}).get("scale") or 1
     if scale != 1:
-        return  # a scaled rehearsal cannot be a false pass: the line and the outputs say that it was rehearsed
+        return  # its line and its outputs say that it was rehearsed, so nobody can mistake it for a real pass
     planned = {step.name: step for step in steps(asked.plan, asked.shape, asked.nodes)}
     ran = {step["name"]: step for step in line["steps"]}
     if set(planned) - set(ran) or len(ran) != len(line["steps"]):
@@ -128,7 +128,7 @@ def _slow(its: dict[str, Any], step: Step, asked: Asked) -> Iterator[str]:
         yield f"{reached} is below the floor"
     usual, least = nvls_gb_s(asked.shape, asked.plan), fraction(asked.plan.end_bytes, NVLS)
     if step.stage == FREE and asked.nodes == 1 and usual and least and reached < least * usual:
-        yield f"{reached} although the switch does the reduction"
+        yield f"{reached} is too low for a reduction in the switch"
     if step.stage == SPREAD and not its["spread"]["cv_pct"] <= 5.0:  # noqa: PLR2004 - docs/acceptance.md
         yield "unsteady"
     if step.stage in {NODE, RAILS}:

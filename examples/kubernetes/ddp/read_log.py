@@ -25,7 +25,7 @@ class Log(NamedTuple):
         accuracies: share of test images that were classified correctly, by epoch.
         losses: mean loss, by epoch.
         epoch_s: median time from one epoch's start to the next epoch's; None if the log has no two successive epochs.
-        networks: the networks that NCCL logged as used.
+        networks: the networks that NCCL used, according to the log.
         generated: whether the images were generated; then no accuracy can be compared with the article's.
         averaged: whether the ranks' gradients were found equal after they were averaged.
     """
@@ -65,7 +65,7 @@ def sentences(log: Log) -> list[str]:
     """Return the results in words, with the article's numbers if they can be compared."""
     lines = [f"an epoch took {log.epoch_s:.2f} s" if log.epoch_s is not None else "the log has no two successive epochs"]
     lines += [f"NCCL used {', '.join(log.networks)}"] if log.networks else []
-    lines += ["the ranks' gradients are averaged: before training, they were equal after averaging"] if log.averaged else []
+    lines += ["the ranks average their gradients: in a test before training, all had the same average"] if log.averaged else []
     if log.losses:
         first, last = min(log.losses), max(log.losses)
         lines.append(f"loss {log.losses[first]:g} in epoch {first}, {log.losses[last]:g} in epoch {last}")

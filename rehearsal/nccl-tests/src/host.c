@@ -30,8 +30,8 @@ uint64_t host_identity(void)
     char boot[64] = "", text[512];
     struct stat network = {0}, processes = {0};
     first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    // Rehearsed hosts are namespaces of one machine, and all have the machine's boot id. Only ranks of the same host have the
-    // same network namespace and the same pid namespace.
+    // All rehearsed hosts have the same boot id, because they are namespaces of one machine. So the hash also contains the
+    // network namespace and the pid namespace, which are the same only for ranks of one host.
     stat("/proc/self/ns/net", &network);
     stat("/proc/self/ns/pid", &processes);
     snprintf(text, sizeof text, "%s %s %llu %llu", fail_host(), boot, (unsigned long long)network.st_ino,
@@ -119,7 +119,7 @@ static bool netdev_of(const char *hca, char *netdev)
     return found;
 }
 
-// Whether a verbs library could open the HCA: such a library finds devices only in VERBS_FOLDER.
+// Whether a verbs library could open the HCA. Verbs libraries find devices only in VERBS_FOLDER.
 static bool opens(const char *hca)
 {
     static char names[RAILS_MAX][NAME_MAX_BYTES];

@@ -23,7 +23,7 @@ _TOKENS = "/v1/x509"
 _UNAUTHENTICATED = Problem(
     "", "The required information to complete authentication was not provided or was incorrect.", 401, "NotAuthenticated"
 )
-#: Message of a refusal that has one of two causes; like the vendor's message, it tells neither the cause nor the resource.
+#: Message of a refusal that has two possible causes. Like the vendor's message, it names neither the cause nor the resource.
 _NOT_FOUND = "Authorization failed or requested resource not found."
 
 
