@@ -196,7 +196,7 @@ class Slowness:
         return sorted(pair for pair in self.pairs if len(island & set(pair)) == 1)
 
     def lone_bridges(self, island: Set[int]) -> List[bool]:
-        """Tell, for each trial of an island's bridges in rounds of the fewest pairs (`lone`), whether the trial was slow."""
+        """Tell, for each trial of an island's bridges in lone rounds, whether the trial was slow."""
         return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
 
     def _are_slow_apart(self, pairs: List[Pair]) -> bool:

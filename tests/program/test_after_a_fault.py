@@ -162,6 +162,18 @@ def request(run: int) -> str:
     return Asked.of(stack, stack.wanted.pools[0].row, 2).digest()
 
 
+def test_an_update_that_fails_again_without_a_new_measurement_says_that_nothing_was_measured_now(folder, passed, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
+    slow = line(2, 0.5)
+    outputs, ok = update(folder, passed, run=2, acceptance_measure=slow)
+    assert (ok, outputs["measured"]["verdict"]) == (False, "short")
+    assert not [text for text in told if "nothing was measured now" in text]
+    assert not update(folder, outputs, run=2, acceptance_measure=slow)[1]
+    (said,) = [text for text in told if "nothing was measured now" in text]
+    assert said.startswith("nothing was measured now: this is run run2, measured 20")
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault, as the engine sees it.

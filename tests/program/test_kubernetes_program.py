@@ -13,6 +13,7 @@ import pytest
 import yaml
 from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
 
+from catalogue.containers import HOMES_INSIDE
 from components import remote_scripts
 from components.kubernetes import operator, secondary_networks
 from tools.stack_changes import DEFAULT
@@ -134,6 +135,11 @@ def test_the_runner_is_sent_with_every_request_and_runs_in_the_pod_of_the_first_
     assert len(said["files"]) == 2
 
 
+def test_first_contact_looks_for_mpi_in_the_folders_in_which_an_image_may_have_it(cluster):
+    contact = asked(named(cluster(), "acceptance-ready-contact")["stdin"])["ask"]
+    assert contact["mpi"] == list(HOMES_INSIDE.mpi)
+
+
 def test_mpirun_uses_a_program_in_the_pod_and_the_default_network_to_reach_other_pods(cluster):
     request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
     launch = request["launch"]
@@ -178,6 +184,16 @@ def test_the_exporter_starts_in_running_pods_and_replaces_no_pod(cluster):
     assert "def _end(" in said["program"]
     for name in ("cluster-objects", "acceptance-build", "acceptance-measure"):
         assert named(found, name)["stdin"] == named(without, name)["stdin"]
+
+
+def test_the_exported_scrape_configuration_discovers_the_pods_with_the_stacks_labels(cluster, monkeypatch):
+    exported: dict[str, Any] = {}
+    monkeypatch.setattr(
+        pulumi, "export", lambda name, value: pulumi.Output.from_input(value).apply(lambda its: exported.update({name: its}))
+    )
+    cluster(monitoring={"exporter": True, "readFrom": ["10.244.0.0/16"]})
+    (job,) = yaml.safe_load(exported["monitoring"])["scrape_configs"]
+    assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["busbar"]}}]
 
 
 CHART = """

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import ROOT, ready_line
 from dev_stack import LINES
-from oci_account import account, asking
+from oci_account import ELSEWHERE, account, asking
 
 from benchmarks.plan.gate import gate
 from catalogue.containers import NERDCTL, NERDCTL_SUMS
@@ -143,6 +143,9 @@ def test_a_running_instance_survives_a_change_of_the_time_zone_and_needs_no_free
     assert instance(engine)["freeformTags"] == given["freeformTags"], "other tags would replace the instance"
     single(there(given), pools=[SINGLE | {"root": {"size": "300 GB"}}], allowReplace=1)
     assert ignored == [None, ["metadata", "sourceDetails"], None], "an instance that is replaced gets the new first boot"
+    elsewhere = there(given, availabilityDomain=ELSEWHERE) | {"getResourceAvailability": {"available": "64"}}
+    assert single(elsewhere, allowReplace=1)[1] == ""
+    assert ignored.pop() is None, "an instance in another availability domain is replaced, too"
 
 
 @pytest.mark.parametrize(

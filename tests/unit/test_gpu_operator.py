@@ -227,6 +227,12 @@ def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators
     )
 
 
+def test_a_node_that_the_cluster_does_not_have_offers_no_gpu(cluster):
+    cluster.nodes = [node("gpu0")]
+    with pytest.raises(SystemExit, match=r"is applied, but gpu1 did not offer 1 x nvidia\.com/gpu to pods"):
+        kubernetes_operator.main(ASK)
+
+
 def test_of_waiting_pods_four_different_reasons_are_reported_and_each_with_the_first_pod_that_has_it():
     def pending(number: int, reason: str) -> dict[str, Any]:
         waiting = {"state": {"waiting": {"reason": reason, "message": "why"}}}
