@@ -797,6 +797,13 @@ def test_arns_begin_with_the_partition_of_the_region(region, name):
     assert partition(region) == name
 
 
+@pytest.mark.parametrize(("region", "service"), [("cn-north-1", "ec2.amazonaws.com.cn"), ("eu-west-1", "ec2.amazonaws.com")])
+def test_roles_trust_the_service_principal_that_ec2_has_in_the_partition(region, service):
+    found, _ = program({"region": region, "zone": f"{region}a"})
+    trusted = [json.loads(role["assumeRolePolicy"])["Statement"][0]["Principal"] for role in found.of("Role")]
+    assert trusted == [{"Service": service}] * 2
+
+
 # The login node
 
 
@@ -1079,6 +1086,20 @@ def test_no_update_waits_for_the_beginning_of_a_capacity_block_into_which_slurms
         assert ("ec2:DescribeCapacityReservations" in rights) == (block is not None)
         (held,) = [arn for arn in rights["ec2:RunInstances"] if ":capacity-reservation/" in arn]
         assert held.rpartition("/")[2] == ("*" if "offering" in json.dumps(how) else "cr-1")
+
+
+def test_machines_that_slurm_may_launch_install_slurm_and_slurm_knows_their_processors_and_memory():
+    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
+
+    def boot(found: Cloud) -> str:
+        return base64.b64decode(template(found)["userData"]).decode()
+
+    found, _ = program(merged(nodes(static=0, dynamic=4), families))
+    assert "apt-get -o DPkg::Lock::Timeout=300 install -y slurmctld slurmd slurm-client munge" in boot(found)
+    conf = json.loads(found.named("cluster-slurm-install")["stdin"])["files"]["slurm.conf"]
+    # A p5.48xlarge has 192 vCPUs and 2,048 GiB of memory, of which Slurm gets 95 %.
+    assert "NodeName=gpu-dy-p5-[1-4] Sockets=2 CoresPerSocket=48 ThreadsPerCore=2 RealMemory=1992294 Gres=gpu:h100:8 " in conf
+    assert "slurmd" not in boot(program(nodes(static=2))[0])
 
 
 def test_a_capacity_block_is_bought_only_if_its_id_is_given_twice(monkeypatch):

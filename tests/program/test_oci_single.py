@@ -56,6 +56,8 @@ def test_one_instance_is_created_without_cluster_network_and_instance_configurat
 
 def test_on_a_single_instance_no_rail_is_configured_and_only_the_subnet_is_trusted(single):
     given = instance(single()[0])
+    flags = ("areAllPluginsDisabled", "isManagementDisabled", "isMonitoringDisabled")
+    assert {given["agentConfig"][flag] for flag in flags} == {False}
     states = {plugin["name"]: plugin["desiredState"] for plugin in given["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == states["Compute HPC RDMA Authentication"] == "DISABLED"
     boot = base64.b64decode(given["metadata"]["user_data"]).decode()

@@ -242,8 +242,11 @@ def test_a_destroy_terminates_slurms_machines_only_if_the_controller_was_set_up(
     assert asked.exists() == configured
 
 
-def test_until_the_first_job_has_run_the_verdict_is_unknown_but_updates_succeed():
+def test_until_the_first_job_has_run_the_verdict_is_unknown_but_updates_succeed_and_say_so(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
     engine, found = exported(NONE)
+    assert [text for text in told if WAITS in text]
     measured = found["measured"]
     assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
     assert measured["refused"] is True

@@ -254,13 +254,15 @@ def test_a_running_pod_without_its_rail_is_refused(cluster):
     assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1, which Multus did not attach")
 
 
-def test_a_job_with_a_changed_template_is_recreated_and_an_unchanged_job_is_kept(cluster):
+def test_a_job_with_a_changed_template_is_recreated_and_an_unchanged_job_is_kept(cluster, capsys):
     kubernetes_objects.main(ASK)
     kubernetes_objects.main(ASK)
     assert "delete" not in cluster.verbs()
+    assert "created again" not in capsys.readouterr().err
     kubernetes_objects.main(ASK | {"template": [ASK["template"][0], "another"]})
     (deleted,) = [words for words in cluster.calls if words[0] == "delete"]
     assert deleted[:3] == ("delete", "job.batch", "busbar-ranks")
+    assert "the Job has ended or needs other pods; it is deleted with its pods and created again" in capsys.readouterr().err
 
 
 def test_a_field_that_another_manager_changed_is_reported_and_not_changed_back(cluster):

@@ -176,6 +176,21 @@ def test_a_counter_without_a_number_is_left_out_and_adds_to_a_count_but_affects_
     assert rates == [3.125e9, 0.3125e9]
 
 
+def test_a_device_that_is_removed_during_a_scrape_has_no_counters_and_no_file_without_a_number(tmp_path, monkeypatch):
+    rdma_trees.make(tmp_path, "irdma0")
+    listed = os.listdir
+
+    def removed(place: int | str) -> list[str]:
+        if isinstance(place, int):  # a folder of counters, which was open when the device was removed
+            raise FileNotFoundError(place)
+        return listed(place)
+
+    monkeypatch.setattr(os, "listdir", removed)
+    samples, _ = read(collect(str(tmp_path)))
+    assert counters(samples) == []
+    assert one(samples, "files_without_number").value == 0
+
+
 def test_a_machine_without_rdma_devices_has_no_counters(tmp_path):
     samples, _ = read(collect(str(tmp_path / "infiniband")))
     assert counters(samples) == []
