@@ -44,20 +44,6 @@ def account(*, preview: bool = False, **blocks: str | None) -> list[dict[str, An
     return questions
 
 
-def test_the_hook_that_looks_for_bought_blocks_runs_before_the_block_is_bought(monkeypatch):
-    hooks: dict[str, Any] = {}
-    register = pulumi.resource.register_resource
-
-    def spy(*given: Any) -> None:
-        hooks[given[2]] = given[7].hooks
-        register(*given)
-
-    monkeypatch.setattr(pulumi.resource, "register_resource", spy)
-    program(BOUGHT)
-    (hook,) = hooks["cluster-pool-gpu-p5-block"].before_create
-    assert hook.name == HOOK
-
-
 def test_the_block_has_a_tag_with_its_offering_by_which_the_account_is_asked_for_it():
     found, _ = program(BOUGHT)
     assert found.one("CapacityBlockReservation")["tags"]["busbar:offering"] == "cb-1"

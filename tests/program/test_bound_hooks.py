@@ -1,0 +1,53 @@
+"""Every resource that costs a lot or holds data has a hook that runs before its creation; other tests call these hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+from aws_program import bought, program, storage
+from conftest import run_program
+from dev_stack import LINES
+
+from tools.stack_changes import merged
+
+#: A new login node would terminate the machines that Slurm's controller on the old login node started.
+LOGIN = ["cluster-login-instance-new-controller", "cluster-login-instance-never-twice"]
+OCI_FILES = {"home": {"mount": "/fss"}, "lustre": {}}
+
+
+@pytest.fixture
+def hooks(monkeypatch) -> dict[str, list[str]]:
+    """The names of the hooks that run before the creation of each registered resource that has such hooks."""
+    found: dict[str, list[str]] = {}
+    register = pulumi.resource.register_resource
+
+    def spy(*given: Any) -> None:
+        if (bound := given[7].hooks) and bound.before_create:
+            found[given[2]] = [hook.name for hook in bound.before_create]
+        register(*given)
+
+    monkeypatch.setattr(pulumi.resource, "register_resource", spy)
+    return found
+
+
+def test_on_oci_machines_and_file_systems_have_hooks(hooks):
+    run_program(LINES, oci={"pools": [{"imageFamily": "ol8"}], "storage": OCI_FILES})
+    assert hooks == {
+        "cluster-pool-gpu-nodes": ["cluster-pool-gpu-nodes-never-twice"],
+        "cluster-login-instance": LOGIN,
+        "cluster-storage-files": ["cluster-storage-files-data"],
+        "cluster-storage-lustre": ["cluster-storage-lustre-data"],
+    }
+
+
+def test_on_aws_machines_and_capacity_blocks_and_file_systems_have_hooks(hooks):
+    kept = storage(lustre={"onDestroy": "delete"}, home={"onDestroy": "delete"})
+    program(merged(kept, bought("capacity-block", offering="cb-1", confirm="cb-1")))
+    nodes = [f"cluster-pool-gpu-p5-{number}" for number in range(2)]
+    assert hooks == {
+        "cluster-login-instance": LOGIN,
+        **{name: [f"{name}-never-twice"] for name in (*nodes, "cluster-pool-gpu-p5-block")},
+        **{name: [f"{name}-data"] for name in ("cluster-storage-bucket", "cluster-storage-lustre", "cluster-storage-home")},
+    }
