@@ -20,7 +20,7 @@ class Environment:
         bind_to: how Open MPI binds ranks.
         source: where these settings come from.
         provider: libfabric provider that carries NCCL's bytes through NCCL's network plugin; empty if NCCL drives the HCAs
-            itself. Such a plugin assigns to each GPU the nearest rails, and accepts no list of rails.
+            itself. A plugin with a provider gives each GPU the nearest rails, and accepts no list of rails.
     """
 
     exports: Mapping[str, str]
@@ -128,7 +128,7 @@ ENVIRONMENTS: dict[str, Environment] = {
         "oci-hpc:playbooks/roles/latency_check",
     ),
     # EFA: the plugin sets protocol, buffers and topology for each instance type, and libfabric 1.18 or later sets everything
-    # else. These settings keep NCCL's bootstrap off bridges and MPI's own few messages on TCP.
+    # else. With these settings NCCL's bootstrap uses no bridge, and MPI's own few messages use TCP.
     EFA: Environment(
         {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},
         {"pml": "ob1", "btl": "tcp,self"},

@@ -64,7 +64,7 @@ def set_up(given: Dict[str, Any]) -> bytes:
 
 
 def await_first_boot(path: str) -> None:
-    """Exit unless the JSON in `path` reports that this machine's first boot is done; before that, a job would fail there."""
+    """Exit unless the JSON in `path` reports that this machine's first boot is done, because a job could fail before that."""
     if not os.path.exists(path):
         sys.exit("its first boot has not finished")
     with open(path, encoding="utf-8") as source:
@@ -76,7 +76,7 @@ def await_first_boot(path: str) -> None:
 def _own_key(conf: str, mark: str) -> bytes:
     """Return munge's key for this controller: the existing key of this cluster, or a new key.
 
-    A key that a package created at installation may come from an image, so other people may know the key.
+    A key that a package created at installation is not used: it may come from an image, so other people may know it.
     """
     path = os.path.join(conf, "slurm.conf")
     if os.path.exists(path) and os.path.exists(_KEY):

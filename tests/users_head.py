@@ -224,7 +224,7 @@ class World:
 
     def control(self) -> str:
         """Set up the controller as an update does; return why it failed, or an empty text."""
-        # Installing the package of slapd starts the package's own slapd, so this method starts that slapd, too.
+        # On a real controller the package's own slapd runs, because installing the package starts it.
         self.head.sh("systemctl restart slapd", check=True)
         self.head.sh(f"install -d {Path(KEY).parent} && ssh-keygen -q -t ed25519 -N '' -f {KEY}", check=True)
         return self.install()
@@ -266,7 +266,7 @@ def first_set_up(world: World) -> None:
     )
 
 
-#: What a set-up without changes must leave as it is: files with their times, and the daemons' process ids.
+#: Prints what a second set-up without changes must not change: files with their times, and the daemons' process ids.
 STATE_OF = """
 find /etc/sssd /etc/ldap/busbar /etc/busbar /etc/nsswitch.conf /etc/systemd/system /usr/local/bin/cluster \\
   /usr/local/lib/busbar /home/.busbar-users -type f -printf '%p %T@ %m\\n' | sort
@@ -420,7 +420,7 @@ def a_deleted_user(world: World) -> None:
 
 
 def a_new_controller(world: World) -> None:
-    """Only the homes' file system of the old controller is left, and a node trusts only the old controller's certificate."""
+    """Replace the controller but keep the homes; at first, a node trusts only the old controller's certificate."""
     first = world.nodes["cpu-st-small-1"]
     kept = world.head.sh("cat /home/.busbar-users/directory.ldif").stdout
     world.head.end()
@@ -428,7 +428,7 @@ def a_new_controller(world: World) -> None:
     tell(second=world.control(), same=world.head.sh("cat /home/.busbar-users/directory.ldif").stdout == kept != "")
     tell(carol=world.head.sh("id -un carol").stdout.strip())
     world.head.cluster("user", "add", "dave")
-    # sssd may have been offline when the controller ended, so each look makes it try again (sssd(8), SIGUSR2).
+    # sssd may have been offline when the controller ended, so `look` makes it try again each time (sssd(8), SIGUSR2).
     look = "sss_cache -E; kill -USR2 $(cat /run/pid-sssd); id dave"
     look += "; grep -c 'ldap_install_tls failed' /var/log/sssd/sssd_busbar.log"
     until(lambda: first.sh(look).stdout.strip() not in {"", "0"}, "sssd breaks off the connection to the new controller", 40)
@@ -452,7 +452,7 @@ def unsafe_copies(world: World) -> None:
 
 
 def folders_of_oracle_linux(world: World) -> None:
-    """A controller whose OpenLDAP has the user and the folders of Red Hat's packages; the programs are this machine's."""
+    """Set up a controller with this machine's OpenLDAP, but with the user and the folders of Red Hat's packages."""
     head = Machine(world.folder, "el", "10.255.0.2")
     head.sh(
         "set -e; mv /etc/ldap /etc/openldap; sed -i /^openldap:/d /etc/passwd; useradd --system ldap; "

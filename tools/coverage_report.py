@@ -51,7 +51,7 @@ def begin() -> Callable[[], None]:
 
 
 def by_room() -> dict[str, Counter[str]]:
-    """Return how many lines and branches each package has, covered and missing; "product" is the total."""
+    """Return the numbers of covered and missing lines and branches by package; "product" is the total."""
     whole: dict[str, Any] = {"meta": {"software": "slipcover", "branch_coverage": True}, "files": {}}
     for path in sorted(DATA.glob("*.json")):
         merge_coverage(whole, json.loads(path.read_text()))  # one file may be recorded under two names

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 
-#: Machines with NVLink whose EFA device cannot access GPU memory; all later ones can (aws/aws-ofi-nccl issues 104 and 547).
+#: The only machines with NVLink whose EFA device cannot access GPU memory (aws/aws-ofi-nccl issues 104 and 547).
 _EFA_WITHOUT = "p3dn."
 
 
@@ -26,8 +26,8 @@ def told(moved: Mapping[str, Any], shape: Shape, nccl: str) -> Told:
 
     Machines with NVLink need GPUDirect RDMA, because a detour through host memory is slow. On most of them a GPU and its HCA
     (or EFA device) are behind one PCIe switch (NVIDIA/nccl issue 465). With EFA's plugin, NCCL logs GPUDirect RDMA in the same
-    form as with HCAs (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is slow if its log does not show
-    GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0"). Both nodes of a connection log their end of it, and
+    form as with HCAs (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d without GPUDirect RDMA in
+    its log was slow (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0"). Both nodes of a connection log their end of it, and
     one end may use GPUDirect RDMA while the other does not (NVIDIA/nccl issue 897), so the counts are of ends.
 
     GPUDirect RDMA needs a kernel module or DMA-BUF (NVIDIA GPU Operator, "GPUDirect RDMA and GPUDirect Storage"). NCCL's use of

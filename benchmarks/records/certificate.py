@@ -52,15 +52,16 @@ class Acceptance:
             for a retest that did not count.
         results: rows by collective, as in the outputs; only their digest is attested.
         verdict: anything but `pass` cannot be attested.
-        gate: the limit that was reached, as in the outputs.
+        gate: the limit that busbw had to reach, as in the outputs.
         busbw_gb_s: measured busbw at the gate's size, in GB/s.
-        scale: divisor of line rates, 1 on real hardware.
+        scale: how many times slower rehearsed rails are; 1 on real hardware.
         run_id: id of the measurement.
         started: UTC, such as 2025-11-21T04:49:00Z.
         checks: state of each check by its name; a skipped check proves nothing.
-        own_gate: whether the stack's own limit applied, and not the limit of a rule.
-        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each look in GB/s. If a
-            place has more than 128 looks, their number and digest replace their busbw. None if the looks were not judged.
+        own_gate: whether the stack file set the gate.
+        looks: the separate looks at the gate's size: `of` is their number, and `slow` is the number of slow looks. `places` has
+            the slow looks and the busbw in GB/s of every look, by place of the plan. `run_before_gb_s` has the looks of the
+            previous run. If a list has more than 128 looks, its length and digest replace it. None if no look was judged.
         retested: whether a retest of short results led to the pass.
         asked: digest of what was requested, as in the outputs.
         valid_days: period of validity.
@@ -110,7 +111,9 @@ def statement(one: Acceptance) -> dict[str, Any]:
     if one.retested and not one.others:
         raise CertificateError("the run passed on a retest, but the transcript of the first measurement is not known")
     if one.valid_days < 1 or not one.nodes:
-        raise CertificateError(f"{one.valid_days} days for {len(one.nodes)} nodes attest nothing; both must be at least 1")
+        raise CertificateError(
+            f"a certificate needs at least 1 day and 1 node, not {one.valid_days} days and {len(one.nodes)} nodes"
+        )
     try:
         expires = moment(one.started) + timedelta(days=one.valid_days)
     except (ValueError, OverflowError) as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def table(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return sizes, times and bandwidths of the deciding collective, other collectives' largest sizes, and the verdict."""
+    """Return the table (see `rows`), followed by the verdict, notes and reasons."""
     lines = [*rows(judged), sentence(judged)]
     lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     lines += skipped(judged)

@@ -45,7 +45,7 @@ def printed_by(here: str, name: str) -> str:
 
 
 def without_environment(text: str) -> str:
-    """Return nccl-tests' `-J` document on one line: only the fields in `_PUBLIC`, and so not a rank's environment.
+    """Return nccl-tests' `-J` document on one line, with only the fields in `_PUBLIC`: without a rank's environment.
 
     A document that cannot be parsed gives an empty text, because its content is unknown.
     """

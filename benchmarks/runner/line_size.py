@@ -23,8 +23,8 @@ def bulk(machines: Dict[str, str], steps: Sequence[Dict[str, Any]]) -> str:
 def fitting(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:
     """Return the line, shortened only if it is too long.
 
-    First, the parts that are also in the evidence are left out. If the line is still too long, the byte counts of all nodes
-    except the worst nodes are left out, too.
+    First, the parts that are also in the evidence are left out. If the line is still too long, the byte counts of most
+    nodes are left out, too; those of the worst nodes stay.
     """
     for shorten in (_without_machines, _slowest_groups, lambda long: _worst_nodes(long, rails)):
         if len(json.dumps(line).encode()) <= jobs.LINE_LIMIT_BYTES:

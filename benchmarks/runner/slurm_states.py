@@ -14,7 +14,7 @@ _NO_REASON = "none"
 class State(NamedTuple):
     """One node's state in sinfo's long form, and the reason for this state.
 
-    `user` set the reason at `time`. `reason` is empty if nobody set a reason.
+    `user` is who set the reason, and `time` is when. `reason` is empty if nobody set a reason.
     """
 
     state: str

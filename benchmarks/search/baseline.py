@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 #: A pair whose number is below the healthy median by at most this share of the median is never slow: repeats of one pair on a
 #: healthy fabric differ by a few percent.
 FLOOR = 0.08
-#: The share that replaces `FLOOR` if there are fewer than `_FEW` numbers.
+#: This share is used instead of `FLOOR` if there are fewer than `_FEW` numbers.
 FLOOR_OF_FEW = 0.10
 _FEW = 12
 MAD_TO_SD = 1.4826
@@ -15,7 +15,7 @@ WIDEST = 0.4
 
 
 def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
-    """Return the healthy median in GB/s, and how far below the median a number must be to count as slow (share of the median).
+    """Return the median of healthy pairs (GB/s), and the share of it by which a number must be lower to count as slow.
 
     Faults only make pairs slower, and on a small cluster they may affect most pairs, so the fastest pairs are taken as healthy.
     Without numbers the median is None.

@@ -59,7 +59,7 @@ class LoginNode(pulumi.ComponentResource):
             f"{name}-host-key",
             name=parts.parameter,
             type="String",
-            insecure_value=_UNSET,  # not a secret value, which would also hide every address in the same output
+            insecure_value=_UNSET,  # a secret would also hide every address in the same output
             description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
             tags=stack_tags(wanted, f"{label}-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes the value
@@ -143,7 +143,7 @@ def _asks_first(name: str, wanted: Aws) -> pulumi.ResourceHook:
 def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:
     """Return the first boot.
 
-    `key` is the public key of the controller that sets up the node; None if the node itself is the controller.
+    `key` is the public key of the controller that sets up this login node; None if this login node is itself the controller.
     """
     return LoginBoot(
         image=wanted.login.family,

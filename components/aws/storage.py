@@ -158,7 +158,7 @@ class Storage(pulumi.ComponentResource):
             ),
             subnet_ids=[network.private_subnet_id, *([network.second_subnet_id] if two and network.second_subnet_id else [])],
             preferred_subnet_id=network.private_subnet_id if two else None,
-            # The public subnet's table is in the list, too: otherwise the login node loses its home folders when the file
+            # The public subnet's route table is in the list, too: otherwise the login node loses its home folders when the file
             # system's address moves.
             route_table_ids=list(network.route_table_ids) if two else None,
             security_group_ids=[self._group_id],
@@ -171,7 +171,7 @@ class Storage(pulumi.ComponentResource):
         )
 
     def _holding_data(self, noun: str, key: str, its: Lustre | Home) -> pulumi.ResourceOptions:
-        """Return the options of the resource `noun`, which holds data of the stack file's file system `key`."""
+        """Return the options of a resource that holds data: `noun` names the resource, `key` its file system."""
         return pulumi.ResourceOptions(
             parent=self,
             protect=its.on_destroy == "refuse",
@@ -191,7 +191,7 @@ def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | 
 
 
 def _in_vpc(key: str, system: str, its: str, vpc: str, here: str) -> str:
-    """Return `its`, the DNS name of a file system.
+    """Return `its`, which is the DNS name of the file system `system`.
 
     Raises:
         pulumi.RunError: `vpc`, the file system's VPC, is not `here`, the VPC of this stack's machines.

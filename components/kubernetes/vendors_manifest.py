@@ -48,9 +48,9 @@ def applied(  # noqa: PLR0913, PLR0917 - what to apply, and where
     measure: Measure,
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """Register the Command that applies `found`, a manifest's objects.
+    """Register the Command that applies a manifest's objects, `found`.
 
-    `ask` has the arguments that only the program of this part gets.
+    `ask` has the arguments of the program that other parts' programs do not get.
     """
     text = objects.text(found)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

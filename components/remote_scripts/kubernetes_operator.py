@@ -20,8 +20,8 @@ _WHOSE = "GPU Operator"
 def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
-    `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `namespace` (the
-    operator's), `way` (annotation of the namespace and the annotation's value), `nodes`, `gpus`, `gpu_resource` and
+    `ask` has the arguments of `kubernetes_manifest`, and `kubectl` (how kubectl finds the cluster), `server`, `namespace` (of
+    the operator), `way` (name and value of an annotation of this namespace), `nodes`, `gpus`, `gpu_resource` and
     `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])

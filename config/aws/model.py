@@ -134,7 +134,7 @@ class OwnGroups(Model):
     login: Annotated[str, _id("sg")] = Field(description="The login node's group.", examples=["sg-0123456789abcdef1"])
     storage: Annotated[str, _id("sg")] | None = Field(
         default=None,
-        description="The group of both new and existing file systems; needed if the machines mount a file system.",
+        description="The group of all file systems, new and existing; needed if the machines mount a file system.",
         examples=["sg-0123456789abcdef2"],
     )
 
@@ -155,7 +155,7 @@ class ExistingNetwork(Model):
 
 
 class Network(Model):
-    """The two networks of a new VPC, each split into two subnets, or an existing VPC."""
+    """The two networks of a new VPC, or an existing VPC."""
 
     public: Cidr = Field(
         default="10.0.0.0/16",
@@ -183,7 +183,7 @@ class Network(Model):
 
     @property
     def private_subnets(self) -> tuple[str, str]:
-        """The nodes' subnet, and the subnet in the second zone."""
+        """The nodes' subnet, and the second subnet of a home file system in two zones."""
         return _halves(self.private)
 
 
@@ -218,7 +218,7 @@ class Purchase(Model):
     )
     confirm: str | None = Field(
         default=None,
-        description="The offering's id again, because a purchase is charged at once and cannot be undone.",
+        description="The offering's id again, to confirm the purchase: it is charged at once and cannot be undone.",
         examples=["cb-0123456789abcdef0"],
     )
     show_offerings_h: Annotated[Hours, Field(ge=0)] = Field(
@@ -342,8 +342,8 @@ class Lustre(Model):
     )
     efa: bool = Field(
         default=False,
-        description="Machines with EFA reach the file system over EFA, other machines over TCP. The size of a new file system "
-        "must then fill whole file servers.",
+        description="Machines with EFA reach the file system over EFA, other machines over TCP. A new file system with EFA "
+        "consists of whole file servers, so its size must be a multiple of one server's size.",
         examples=[True],
     )
     mount: str = Field(default="/fsx", description="Mount point on the machines.", examples=["/data"])
@@ -592,7 +592,7 @@ class Aws(Model):
         if self.storage.home and self.storage.home.share_login_user:
             parts["home"] = "login user"
         own = self.network.existing
-        if own:  # only if it is set, so that this key does not change the hash of machines in a new network
+        if own:  # a new network adds no key, so the hash of its machines stays as it was
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
         if self.profiles.existing.nodes:
             parts["profile"] = self.profiles.existing.nodes
@@ -606,9 +606,9 @@ class Aws(Model):
     def measured(self, measure: Measure) -> str:
         """Return the key of the machines that are measured.
 
-        The result is the key of the first entry with static machines or, without such an entry, of the first entry whose
-        machines a job starts. In both cases, only entries that `measure.pool` allows count. If neither exists, the result is
-        the first key of all.
+        The result is the key of the first entry with static machines or, without such an entry, of the first entry in
+        `startable`. In both cases, only entries that `measure.pool` allows count. If neither exists, the result is the first
+        key of all.
         """
         keys = [key for _, key, _ in self.located]
         able = [key for _, key, one in self.located if one.numbers and measure.pool in {None, key}]
@@ -617,7 +617,7 @@ class Aws(Model):
 
     @property
     def startable(self) -> dict[str, int]:
-        """Number of machines in the test job, for every entry whose machines a job starts, by the entry's key."""
+        """Number of machines in the test job, by key, for entries with enough dynamic machines and no static machines."""
         slurm = self.slurm
         if slurm is None:
             return {}

@@ -90,8 +90,8 @@ class Eip(Kind):
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         """Associate the address with its instance.
 
-        If an update names another instance, move the address to that instance. If an update names no instance, only take the
-        address away from the old instance.
+        If an update names another instance, move the address to that instance. If an update names no instance, take the address
+        away from the old instance.
         Source: terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update.
         """
         before, now = (old or {}).get("instance"), record.inputs.get("instance")

@@ -192,7 +192,7 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
 
 
 def _rules(database: Database, region: str) -> dict[str, Answer]:
-    """Return all rules of a region's groups by id. A rule that is only a property of a group has a computed id."""
+    """Return all rules of a region's groups by id. A rule in a group's property has no id, so one is computed."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for one in in_region(database.of(token), region):

@@ -20,7 +20,7 @@ _LONGEST_PAUSE_S = 1.0
 
 
 class Faults:
-    """The faults of one world. If the number of a fault's occurrences is limited, the database counts the occurrences."""
+    """The faults of one world. If a fault may occur only so many times, the database counts how often it has occurred."""
 
     def __init__(self, world: World, store: Store, throttled: Problem) -> None:
         self._world = world
@@ -86,7 +86,7 @@ class Faults:
         return [fault for fault in found if fault.get("domain", domain) == domain]
 
     def stale(self, operation: str) -> bool:
-        """Return whether a fault makes an operation miss the resources that were created a moment ago."""
+        """Return whether, by a fault, an operation does not find the resources that were created a moment ago."""
         return self._strikes("eventual", operation)
 
     def answer_lost(self, operation: str) -> bool:

@@ -36,7 +36,7 @@ class Record:
         urn: its URN in the engine; empty if the engine did not request it (a VPC's default resources, pool members).
         state: its lifecycle state, in the vendor's words.
         inputs: the requested properties.
-        computed: properties that the service adds if they were not requested; with the inputs, they are the resource's outputs.
+        computed: properties that the service adds if they were not requested; `outputs` returns them together with the inputs.
         private: data that only this cloud needs.
         parent: the id of the larger resource that this resource belongs to and is deleted with, or None.
         worker: the process that is creating, changing or deleting this resource, or "".
@@ -66,7 +66,7 @@ class Record:
 
 @dataclass
 class Database:
-    """All records by id, and how often each fault with a limited number of occurrences has occurred."""
+    """All records by id; for each fault that may occur only so many times, how often it has occurred."""
 
     records: dict[str, Record] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The command `cluster`: adds, lists and deletes the cluster's users and groups. It runs on the controller, as root.
 
 Its subcommands are almost the same as in OCI's HPC stack (oci-hpc, roles/cluster-cli); docs/users.md lists the differences.
-Without root, it starts itself again through sudo.
+If it does not run as root, it starts itself again through sudo.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
             try:
                 given.run(given)
             except (RefusalError, OSError, subprocess.SubprocessError):
-                # Some steps of the command may have been done before the step that failed.
+                # The steps before the failed step may have changed the directory, so the copy is written, too.
                 with contextlib.suppress(OSError, RefusalError):
                     snapshot.write(known.snapshot)
                 raise
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def as_root(argv: Sequence[str]) -> None:
-    """Return if this is root. Otherwise start this program again through sudo, or refuse if sudo needs a password."""
+    """Return if this process is root's. Otherwise start this program again through sudo, or refuse if sudo needs a password."""
     if os.geteuid() == 0:
         return
     program = os.path.abspath(sys.argv[0])
@@ -142,7 +142,7 @@ def _delete_user(given: argparse.Namespace) -> None:
     kept = (
         "the home is deleted, too"
         if given.purge_home
-        else f"the home {user.home} stays, and a new user gets uid {user.uid} only with --uid"
+        else f"the home {user.home} stays; a new user gets user ID {user.uid} only if --uid asks for it"
     )
     sys.stdout.write(f"user {user.name} is deleted; {kept}\n")
 
@@ -199,9 +199,7 @@ def _keys(path: str) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise RefusalError(f"--ssh-key {path}: {why}") from error
     if len(text) > _MOST_KEY_BYTES:
-        raise RefusalError(
-            f"--ssh-key {path}: it is longer than {_MOST_KEY_BYTES} characters; no key would be accepted in part"
-        )
+        raise RefusalError(f"--ssh-key {path}: it is longer than {_MOST_KEY_BYTES} characters, so none of its keys is accepted")
     if not text.strip():
         raise RefusalError(f"--ssh-key {path}: there is no public key in it")
     return text

@@ -43,7 +43,7 @@ LINES = {
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Return a function that runs the program without any cloud's SDK available."""
+    """Return a function that runs the program, which can import no cloud's SDK."""
     for name in ("pulumi_oci", "pulumi_aws"):
         monkeypatch.setitem(sys.modules, name, None)
     known = tmp_path / "known_hosts"
@@ -91,7 +91,7 @@ def test_target_kubernetes_registers_only_commands(cluster):
     assert not found.invokes
 
 
-def test_another_namespace_replaces_the_objects_so_that_the_former_pods_free_their_gpus_first(cluster):
+def test_a_change_of_the_namespace_replaces_the_objects_so_that_the_old_pods_free_their_gpus_first(cluster):
     assert named(cluster(namespace="elsewhere"), "cluster-objects")["triggers"] == ["elsewhere"]
 
 

@@ -45,7 +45,7 @@ def checkout(copy: Path) -> tuple[Path, dict[str, str]]:
 @pytest.mark.xdist_group("readme")
 def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     copy, environment = checkout(tmp_path / "busbar")
-    # A test that fails half way leaves no hosts.
+    # Hosts are removed even if the test fails half way.
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     commands = [line for line in typed() if line not in ELSEWHERE]
     between = [line for line in commands if line not in {"make preview", "make up", "make down"}]

@@ -25,7 +25,7 @@ HOLDERS = ("LustreFileSystem", "OpenZfsFileSystem", "Bucket")
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return the part of a stack file that makes these changes to its machines."""
+    """Return the part of a stack file that sets these keys of its first entry of machines."""
     return {"aws": {"queues": [{"machines": [changes]}]}}
 
 
@@ -34,10 +34,10 @@ def destroying(what: str) -> dict[str, Any]:
     return {"aws": {"storage": {"lustre": {"onDestroy": what}, "home": {"onDestroy": what}}}}
 
 
-#: With these changes, a destroy deletes no data.
+#: The stack of most tests; a destroy of it deletes no data.
 STORY = merged(PLAN, destroying("refuse"))
 CALM = merged(STORY, QUICK)
-#: Changes that terminate no machine with GPUs.
+#: The same stack with changes that terminate no machine with GPUs.
 CHANGED = merged(CALM, {"monitoring": {"exporter": True}}) | {
     "aws": merged(CALM["aws"], {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}})
 }
@@ -50,7 +50,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     found = stage.pass_by(near=0.85, **STORY)
     assert found.status == 0, found
     yield stage, found
-    if stage.resources():  # this update lifts the protection of resources, so that they can be deleted
+    if stage.resources():  # this update no longer sets `onDestroy: refuse`, so resources can be deleted
         stage.up(**nodes(static=0))
     stage.close(retained=True)
     cleanup.demolish(World.at(stage.world))
@@ -59,7 +59,8 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 def test_an_update_ends_in_a_pass_near_the_ceiling(built):
     outputs = built[0].outputs()
     assert (outputs["measured"]["verdict"], outputs["target"], outputs["expected"]["shape"]) == ("pass", "aws", "p5.48xlarge")
-    # Other stacks run at the same time; tests/rehearsal/test_rehearsal_machines.py shows that 32 rails reach the ceiling.
+    # The tolerance is wide, because other stacks run at the same time. tests/rehearsal/test_rehearsal_machines.py shows that 32
+    # rails reach the ceiling.
     assert outputs["measured"]["busbw_gb_s"] == pytest.approx(0.1, rel=0.15)
     rows = outputs["measured"]["results"]["all_reduce"]
     assert all(row[place]["wrong"] == 0 for row in rows for place in ("out_of_place", "in_place"))
@@ -168,7 +169,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_i
 def test_one_slow_efa_device_among_three_machines_is_narrowed_down_to_the_rails_of_its_nearest_gpu(built):
     stage = built[0]
     before, booted = machines(stage)[:2], stage.ever_booted()
-    stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # for running and for new machines
+    stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # also slows a running machine
     found = stage.short_by("rail", **merged(STORY, nodes(static=3)))
     assert found.status != 0
     outputs = stage.outputs()
@@ -181,7 +182,7 @@ def test_one_slow_efa_device_among_three_machines_is_narrowed_down_to_the_rails_
 
 
 def test_one_update_terminates_the_slow_machine_and_replaces_another_machine_and_rents_only_one(built):
-    """The slow rail stays slow, but is not used. The refusal lists number, price and name of both machines to be terminated."""
+    """The slow machine is left out. The refusal lists number, price and names of both machines that the update terminates."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
     outputs, resources = stage.outputs(), stage.resources()
@@ -262,12 +263,12 @@ def test_a_second_stack_with_the_same_cluster_name_is_created_and_its_failed_log
     stage.login_replaced_beside()
     there = {one["urn"].rpartition("::")[2]: one["outputs"] for one in stage.resources("second") if "outputs" in one}
     address = there["cluster-login-address"]["publicIp"]
-    # The login node is ready before its file systems are, because they do not affect the measurement.
+    # The file systems do not affect the measurement, so the update does not wait until the login node has mounted them.
     read = "timeout 60 sh -c 'until cat /fsx/mark 2> /dev/null; do sleep 0.2; done'; mountpoint -q /home && echo home"
     assert stage.on_host(read, f"ubuntu@{address}").split() == ["from-a-node", "home"]
     node = next(one["privateIp"] for noun, one in there.items() if noun.startswith("cluster-pool-") and "privateIp" in one)
     assert stage.on_host("nproc > /dev/null && hostname -I", "-J", f"ubuntu@{address}", f"ubuntu@{node}").split()[0] == node
-    # The second stack has a role of its own so far. Now its stack file names an existing instance profile, that of the first
+    # Until now the second stack has a role of its own. Now its stack file names an existing instance profile, that of the first
     # stack. The preview must show that an update would delete the second stack's role.
     (profile,) = [one["id"] for one in stage.resources() if one["urn"].endswith("-node-profile")]
     write(stage, second, name="other", profiles={"existing": {"nodes": profile}}, allowReplace=2)
@@ -303,7 +304,7 @@ def test_a_destroy_without_preview_and_without_permission_to_delete_data_fails_b
 
 
 def test_a_retained_file_system_is_kept_with_its_network_while_the_other_file_system_is_deleted(built):
-    """No machine has to be rented to change what a destroy does."""
+    """The update that changes `onDestroy` rents no machines."""
     stage = built[0]
     storage = {"aws": {"storage": {"lustre": {"onDestroy": "retain"}, "home": {"onDestroy": "delete"}}}}
     found = stage.up(**merged(nodes(static=0), storage))

@@ -113,9 +113,9 @@ def test_only_a_pass_is_attested(verdict):
     [
         ({"busbw_gb_s": None}, "only a measured pass"),
         ({"transcript_sha256": ""}, "so there is no evidence"),
-        ({"valid_days": 0}, "both must be at least 1"),
+        ({"valid_days": 0}, "needs at least 1 day and 1 node"),
         ({"valid_days": 10**7}, "give no date"),
-        ({"nodes": {}}, "both must be at least 1"),
+        ({"nodes": {}}, "needs at least 1 day and 1 node"),
         ({"started": "yesterday"}, "give no date"),
         ({"plan": {"x": float("nan")}}, "only plain data"),
         ({"plan": {"x": object()}}, "only plain data"),

@@ -142,7 +142,7 @@ def test_all_sixteen_rails_of_bm_gpu4_8_are_named_in_a_first_boot_of_oracle_linu
         assert f"enp{bus}s0f1" in script
 
 
-def test_no_first_boot_stops_the_firewall_nor_does_a_login_node_trust_a_network():
+def test_no_first_boot_stops_the_firewall_and_no_login_node_trusts_a_network():
     for name, text in TEXTS.items():
         assert "stop firewalld" not in text
         assert "disable firewalld" not in text
@@ -284,7 +284,7 @@ def test_a_login_users_home_can_be_shared_from_a_file_system_that_is_not_mounted
 # Tests with this fixture are marked `rehearsal`, because the step changes a folder's owner and therefore needs root.
 @pytest.fixture
 def folders(tmp_path) -> tuple[Path, Path, str]:
-    """The mount point of the homes, the login user's own home, and the step that shares a folder between machines."""
+    """The mount point of the homes, the login user's own home, and the script that makes the shared folder."""
     homes, own = tmp_path / "homes", tmp_path / "own"
     homes.mkdir()
     own.mkdir()

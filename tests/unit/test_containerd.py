@@ -32,7 +32,7 @@ def head(tmp_path):
 
 
 def holds(head: Head, found: object) -> None:
-    """Set the registry's answer about the image."""
+    """Set what the stand-in for the registry answers about the image."""
     (head.home / "registry" / IMAGE.replace("/", "+")).write_text(json.dumps(found))
 
 

@@ -174,7 +174,7 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
         *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
-    # Rehearsed existing hosts have OCI's shapes, images and agent. Of all vendors' modules, rehearsal/entry imports only these.
+    # Rehearsed existing hosts have OCI's shapes, images and agent, so rehearsal/entry imports these modules of OCI's.
     "rehearsal/entry": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes", "rehearsal.entry"),
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
@@ -223,7 +223,7 @@ def dynamic(call: ast.Call) -> str | None:
     name = call.args[0]
     parts = name.values if isinstance(name, ast.JoinedStr) else [name]
     start = parts[0].value if isinstance(parts[0], ast.Constant) else ""
-    assert start, f"line {call.lineno} imports what only the running program knows"
+    assert start, f"line {call.lineno} imports a module whose name is not in the source"
     return str(start).rpartition(".")[0] if len(parts) > 1 else str(start)
 
 
@@ -305,7 +305,7 @@ def test_an_import_is_found_however_it_is_written(line, module):
 
 
 def test_an_import_whose_name_cannot_be_read_is_refused():
-    with pytest.raises(AssertionError, match="line 1 imports what only the running program knows"):
+    with pytest.raises(AssertionError, match="line 1 imports a module whose name is not in the source"):
         imported("importlib.import_module(name)", "rehearsal.host")
 
 

@@ -71,7 +71,7 @@ def test_the_program_that_reaches_other_pods_is_written_to_every_pod_and_tried_i
     assert inside[-1] == "/busbar/in-pod 10.244.1.7 true || echo 10.244.1.7"
 
 
-def test_only_the_first_pod_gets_the_list_from_which_in_pod_learns_the_name_of_a_pod_with_a_given_address(cluster, monkeypatch):
+def test_only_the_first_pod_gets_the_list_of_all_pods_addresses_and_names(cluster, monkeypatch):
     written: list[tuple[str, str]] = []
 
     def run(words: tuple[str, ...], given: Any) -> Answer:
@@ -208,7 +208,7 @@ ASK_RUN: dict[str, Any] = {
 
 
 def run(monkeypatch, request: dict[str, Any], status: int, after: Any = None) -> list[list[str]]:
-    """Run the program with `request` on its stdin; the command in the pod calls `after` and ends with `status`."""
+    """Run the program with `request` on its stdin. The pod's command calls the function `after` and exits with `status`."""
     started: list[list[str]] = []
 
     def ran(words: list[str], **_: Any) -> SimpleNamespace:

@@ -125,7 +125,7 @@ def test_the_result_of_a_measurement_is_one_line_with_every_row_and_the_evidence
     assert line["rehearsal"] is None
     packed = Path(line["evidence"]["path"]).read_bytes()
     assert hashlib.sha256(gzip.decompress(packed)).hexdigest() == line["evidence"]["sha256"]
-    assert "all_reduce 8 GiB 345.4 GB/s" in err  # the rows were shown
+    assert "all_reduce 8 GiB 345.4 GB/s" in err  # progress shows the rows
 
 
 def kept(head: Head) -> bytes:
@@ -147,12 +147,12 @@ def test_no_value_of_the_environment_leaves_the_node_or_stays_in_the_evidence(he
     assert not (head.home / "plan" / "result.json").exists()
 
 
-def test_mpirun_gets_no_variables_of_ssh_or_of_the_engine(head):
+def test_mpirun_gets_no_variables_of_ssh_or_pulumi(head):
     head.environment |= {"SSH_CLIENT": "198.51.100.7 1 22", "PULUMI_ACCESS_TOKEN": "pul-planted"}
     status, _, err = head.run(measure_request(head, f"env > {head.home}/known\n" + REAL_RUN))
     assert status == 0, err
     known = (head.home / "known").read_text()
-    assert "PLANTED_TOKEN" in known, "ranks get the environment of a login"
+    assert "PLANTED_TOKEN" in known, "ranks get the other variables of the login"
     assert "SSH_" not in known
     assert "PULUMI_" not in known
 
@@ -275,7 +275,7 @@ def test_ncclras_is_taken_from_the_nccl_that_nccl_tests_was_built_against_even_i
     assert "; NCCL says: rank 1 is missing" in json.loads(head.run(request)[1])["steps"][0]["failed"]
 
 
-def test_of_thousands_of_odd_rows_20_are_listed_as_problems_while_the_others_are_counted(head):
+def test_only_20_of_thousands_of_odd_rows_are_listed_as_problems_and_the_others_are_counted(head):
     odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
     line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
@@ -292,7 +292,7 @@ def test_a_step_that_hangs_is_stopped_before_it_uses_up_the_time_of_the_other_st
     assert line["steps"][1]["rows"]
 
 
-def test_a_run_that_states_a_rehearsals_scale_may_be_silent_for_longer_than_the_limit(head):
+def test_a_rehearsed_run_may_be_silent_for_longer_than_the_limit(head):
     banner = "# busbar rehearsal: line rates scaled by 1/4000"
     request = measure_request(head, f"echo '{banner}'; sleep 2\n{REAL_RUN}")
     request["steps"][0] |= {"silence_s": 0.5}
@@ -337,7 +337,7 @@ def test_gpus_that_nobody_uses_are_measured(head, apps):
 
 
 def test_a_nodes_driver_is_asked_once_for_its_gpus_and_after_the_run_only_for_counters(head):
-    """If a node's driver does not stay loaded, each query takes about a second."""
+    """If a driver does not stay loaded, each query takes about a second, so the runner asks for no more than it needs."""
     with_smi(head)
     assert head.run(measure_request(head, f"echo ranks >> {head.home}/asked\n{REAL_RUN}"))[0] == 0
     before, after = (head.home / "asked").read_text().split("ranks\n")
@@ -421,8 +421,9 @@ def test_groups_that_run_at_the_same_time_are_told_apart_by_the_times_of_their_r
     request["steps"].append(step_of(head, body, "rails", stage="rails", groups=2, decides=False))
     status, out, err = head.run(request)
     assert status == 0, err
-    # With one rank in each group nothing moves between ranks, so busbw is 0. With two ranks, below, busbw follows the times.
+    # In the first run each group has one rank. Nothing moves between ranks, so busbw is 0.
     assert json.loads(out)["steps"][1]["groups_gb_s"] == [0.0, 0.0]
+    # In the second run each group has two ranks, so busbw follows from the times.
     request["run_id"] = "measure2"
     request["steps"][1]["ranks"]["per_node"] = 4
     spread["per_process_max_times_us"] = [*times, *times]
@@ -489,7 +490,7 @@ def test_if_the_head_node_lacks_disk_space_or_rights_the_line_says_so_but_the_ne
 
 @pytest.mark.parametrize(("left", "refused"), [("", False), ("head -c 4096 $HOME/plan/result.json >$HOME/cut", True)])
 def test_a_result_cut_by_a_full_disk_is_refused_and_measured_again_by_the_next_attempt(head, left, refused):
-    """A write to /dev/full fails as on a full disk. If there is space, a truncated result is the fault of the run."""
+    """A link to /dev/full plays a full disk. If the disk has space, a truncated result is only a problem of the step."""
     room = head.home / "plan" / "result.json.room"
     body = f"{REAL_RUN}{left}\n[ -z '{left}' ] || mv $HOME/cut $HOME/plan/result.json; ln -s /dev/full {room}\n"
     request = json.dumps(measure_request(head, body))

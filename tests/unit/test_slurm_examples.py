@@ -98,7 +98,7 @@ def test_tf_config_outside_a_job_names_every_missing_variable():
     words = [sys.executable, str(FOLDER / "mnist" / "tf_config.py"), "true"]
     done = subprocess.run(words, env={"SLURM_NTASKS": "2"}, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
-    assert done.stderr == "tf_config.py: MNIST_HOSTS, SLURM_JOB_ID, SLURM_PROCID not set; submit mnist.sbatch\n"
+    assert done.stderr == "tf_config.py: not set: MNIST_HOSTS, SLURM_JOB_ID, SLURM_PROCID; submit mnist.sbatch\n"
 
 
 def collectives(home: Path, **more: str) -> subprocess.CompletedProcess[str]:

@@ -273,7 +273,7 @@ def test_without_byte_counters_the_transport_check_is_skipped_and_the_run_does_n
 
 
 @given(st.text())
-def test_no_text_crashes_the_judge_or_passes(text):
+def test_no_text_crashes_the_judge_or_gets_the_verdict_pass(text):
     assert judge(text, ASKED).verdict == "unknown"
 
 
@@ -312,7 +312,7 @@ WHOLE = line()
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
 def test_a_truncated_line_is_unknown_or_is_judged_by_the_rest_of_the_line(start, length):
-    """The rest of the line is not JSON, or it is JSON with part of the content, which is judged like any line."""
+    """What is left of the line may be JSON. Then it is judged like any line; otherwise it is unknown."""
     assert judge(WHOLE[:start], ASKED).verdict == "unknown"
     cut = WHOLE[:start] + WHOLE[start + length :]
     try:

@@ -37,7 +37,7 @@ FAILED = {
 
 @pytest.mark.parametrize(("given", "status", "comment"), [(FAILED, 255, True), (FAILED, 0, True), (None, 1, False)])
 def test_a_failed_preview_fails_the_job_and_its_errors_still_reach_the_comment(tmp_path, given, status, comment):
-    """GitHub runs the text of a step with `bash -e -o pipefail`."""
+    """The test runs the step's text with `bash -e -o pipefail`, as GitHub does."""
     steps = yaml.safe_load((ROOT / ".github" / "workflows" / "preview.yml").read_text())["jobs"]["preview"]["steps"]
     (script,) = [step["run"] for step in steps if step.get("name") == "preview"]
     (tmp_path / "make").write_text(f"#!/bin/sh\ncat {tmp_path / 'given'}\nexit {status}\n")

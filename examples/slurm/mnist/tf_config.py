@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-#: A job's port is 20000 plus the last four digits of the job's number, so that two jobs on one node use different ports.
+#: A job's port is 20000 plus the last four digits of the job's number, so that two jobs on one node hardly ever share a port.
 _FIRST_PORT = 20000
 _PORTS = 10000
 
@@ -25,7 +25,7 @@ def tf_config(environment: Mapping[str, str]) -> dict[str, object]:
     """
     missing = [name for name in ("MNIST_HOSTS", "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID") if not environment.get(name)]
     if missing:
-        raise ValueError("{} not set; submit mnist.sbatch".format(", ".join(missing)))
+        raise ValueError("not set: {}; submit mnist.sbatch".format(", ".join(missing)))
     hosts = environment["MNIST_HOSTS"].split()
     tasks, index = int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"])
     if tasks != len(hosts):
