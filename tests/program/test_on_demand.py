@@ -20,6 +20,7 @@ from oci_account import OWN, account, asking, network_of
 from on_demand_stack import IDENTITY, LOGIN, NONE, OCI, POOL, WAITS, program
 
 from benchmarks.launch.protocol import EntryTest, data, load
+from benchmarks.records import requests
 from components.acceptance import on_demand as on_demand_stage
 from rehearsal.image import internet, signing_keys
 from scheduler.elastic.settings import CONFIGURATION
@@ -253,6 +254,13 @@ def test_until_the_first_job_has_run_the_verdict_is_unknown_but_updates_succeed_
     assert given(engine, "acceptance-accept-verdict")["interpreter"][-1] == "cat"
     assert found["expected"]["nodes"] == 2
     assert found["ssh"] == "ssh opc@203.0.113.5"
+
+
+def test_until_the_first_job_has_run_nothing_is_added_to_the_history(tmp_path):
+    lines = LINES | {"cluster-slurm-identity": IDENTITY, "acceptance-job-result": NONE}
+    lines |= dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
+    engine = run_program(lines, oci=OCI, records={"history": str(tmp_path)})
+    assert given(engine, "acceptance-records-keep")["stdin"] == requests.nothing()
 
 
 def test_a_job_that_passed_is_exported_like_any_other_measurement():
