@@ -51,10 +51,10 @@ fi
 
 
 def gpus(manager: str, version: str, key: str) -> Step:
-    """Install nvidia-container-cli, with which enroot's hook gives containers access to the GPUs, on images that lack it.
+    """Install nvidia-container-cli if the machine image lacks it: enroot's hook needs it to give containers access to the GPUs.
 
     `version` is the version of NVIDIA Container Toolkit, which all packages of the toolkit share, and `key` is the fingerprint
-    of the key that signs these packages. Without nvidia-container-cli, enroot's hook fails.
+    of the key that signs these packages.
     """
     tools, library = "libnvidia-container-tools", "libnvidia-container1"
     packages = (tools, library) if manager == "apt" else (tools,)  # dnf installs the library of the same version by itself

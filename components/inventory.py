@@ -107,9 +107,11 @@ class PlannedSet:
         job_nodes: number of nodes of the test job; 0 if `nodes` is not 0, or if nothing starts dynamic nodes.
         start_limit_s: how long an update waits until the nodes of the test job run; 0 if a person submits the test job.
         entry_timeout_s: time limit of the test that dynamic machines must pass before they join the cluster; 0 for no test.
-        made_of: a text that changes if machines of the pool must be replaced; empty if it is not known before machines exist.
+        made_of: a text that identifies the settings of the pool's machines: if this text changes, the machines are replaced.
+            Empty if it is not known before machines exist.
         job_folder: folder on a file system that all machines mount, with the input and the results of the test job.
-        shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds the whole shape.
+        shape: the shape's row in the catalogue. If the row has no rails, first contact finds the rails. None if first contact
+            finds the whole shape.
         launcher: how ranks start on the nodes.
         first_boot: whether the machines are new, so that first contact waits until cloud-init has finished.
         authenticated: whether switches authenticate rails (802.1X), so that first contact waits until the rails are

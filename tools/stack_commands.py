@@ -16,7 +16,7 @@ class RefusedError(Exception):
 
 
 def shown(words: list[str]) -> str:
-    """Run a command; return its output if it is the vendor's `list-instances`, else show it and return an empty text."""
+    """Run a command. Return the output of `list-instances`; show the output of any other command, and return an empty text."""
     reads = "list-instances" in words
     return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
 

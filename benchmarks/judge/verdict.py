@@ -46,12 +46,12 @@ class Judgement:
         busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
         latency_us: out-of-place time at that collective's smallest size.
-        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if that
-            is unknown, and on a single rehearsed node.
+        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if no
+            such busbw is known, as on a single rehearsed node.
         scale: the number that the run stated as the divisor of line rates; 1 on real hardware.
         rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
-        line: the measurement's line as read; fields that appear in no other attribute are unchecked.
+        line: the measurement's line as read. Fields of the line that no other attribute contains were not checked.
         died: whether the deciding run died or hung, so that a search for the cause is needed.
         looks: the result of the looks at the gate's size; None if they could not be judged.
     """
@@ -162,7 +162,7 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _warnings(said: Any) -> Iterable[str]:
-    """Yield the warnings that NCCL logged in a deciding run that failed; such warnings name peers and devices."""
+    """Yield the warnings that NCCL logged in a deciding run that failed; they may name a peer or a device."""
     for one in (said if isinstance(said, list) else [])[:_WARNINGS]:
         if isinstance(one, dict):
             yield f"NCCL on {one.get('node')}: {one.get('said')}"
@@ -197,7 +197,7 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
     """On one machine, judge the run in which NCCL chose the algorithm.
 
-    NVLink switches may reduce in this run, but never in a ring.
+    NVLink switches can reduce in this run, but not in a run with a ring.
     """
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)

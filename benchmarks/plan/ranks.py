@@ -57,7 +57,7 @@ class Place:
 
     @property
     def start(self) -> list[str]:
-        """Words before a command that start the command in the container; empty if ranks run on the nodes themselves."""
+        """Words to put before a command that must run in the container; empty if ranks run on the nodes themselves."""
         return self.built.container.start if self.built.container else []
 
 

@@ -1,4 +1,7 @@
-"""Checks that a run's report agrees with itself: text with JSON, closing lines with rows, elements with bytes, ranks with GPUs.
+"""Checks that a run's report does not contradict itself.
+
+The text must agree with the JSON result, the closing lines with the rows, each row's number of elements with its bytes, and the
+ranks with the GPUs.
 
 nccl-tests writes text and JSON from the same variables, so a difference means that the text or the JSON was damaged.
 """

@@ -92,7 +92,11 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return the node's folders, and the image if ranks run in an image; with an image, the node needs at most mpirun."""
+    """Return the node's folders of MPI, CUDA and NCCL, and the image if ranks run in an image.
+
+    With enroot, the only folder is MPI's, because the node's mpirun starts the ranks. With containerd or Pyxis, no folder of
+    the node is needed.
+    """
     if not request.container:
         return installed.on_node(request.homes), None
     if request.container.runtime == "containerd":
@@ -139,7 +143,7 @@ def _make(found: Dict[str, str]) -> List[str]:
 
 
 def _architecture() -> List[str]:
-    """Return the make setting for this node's GPU model only: compiling for all models takes minutes, not seconds."""
+    """Return a make setting: compile only for this node's GPU model, because all models would take minutes, not seconds."""
     found = _first_line(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"])
     match = re.match(r"^(\d+)\.(\d+)$", found)
     if not match:

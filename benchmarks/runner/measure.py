@@ -139,7 +139,7 @@ def _counted_again(
 ) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Take inventory again after the rails were tried: bytes of ib_write_bw must not count as bytes of the collectives.
 
-    Errors of ports count from the first inventory, because errors that occurred while the rails were tried matter, too.
+    The error counters of the ports are kept from the first inventory, so errors during the trial of the rails count, too.
     """
     again, asked_at = inventories(nodes, shlex.quote(request.logs))
     for old, new in zip(first, again):
@@ -221,7 +221,10 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
 def _after(
     request: Measure, failed: bool, before: List[Dict[str, Any]], say: jobs.Say
 ) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """Return the inventories after the deciding step; if that step failed, also the nodes or rails that were lost meanwhile."""
+    """Return the inventories after the deciding step; if that step failed, also sentences about lost nodes or rails.
+
+    If the step failed and a node does not answer, the inventories are those from before the step.
+    """
     try:
         after = inventories(request.nodes, "--harvest " + shlex.quote(request.logs))[0]
     except Refusal as refusal:

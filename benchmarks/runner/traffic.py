@@ -28,7 +28,7 @@ def between(
 ) -> Transport:
     """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts.
 
-    `rails` are the RDMA devices whose error counters must have been read; if it is empty, all devices of the nodes.
+    `rails` has the RDMA devices whose error counters must have been read. Without `rails`, these are all devices of the nodes.
     """
     sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {
@@ -119,7 +119,10 @@ def _some(names: List[str]) -> List[str]:
 
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:
-    """Add up what NCCL logged on all nodes, without addresses, which differ between nodes."""
+    """Add up how often each sentence is in the nodes' NCCL logs.
+
+    Addresses of devices differ between nodes, so addresses are removed first.
+    """
     total = {}  # type: Dict[str, Dict[str, int]]
     for said in all_said:
         for key, counts in said.items():

@@ -108,7 +108,7 @@ class Pool(pulumi.ComponentResource):
             capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
             tags=self._wanted.named(self._key) | {OFFERING_TAG: bought.offering},
-            # Another offering must not cause a second purchase, and a paid block must outlive the stack.
+            # A changed offering must not buy a second block, and a bought block must outlive the stack.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 ignore_changes=["capacityBlockOfferingId", "instancePlatform", f'tags["{OFFERING_TAG}"]'],
@@ -122,7 +122,8 @@ class Pool(pulumi.ComponentResource):
         block.id.apply(
             lambda its: pulumi.log.warn(
                 f"{self._path}.purchase.confirm is still {bought.confirm}: Capacity Block {its} of this offering is bought and "
-                "outlives the stack. After a destroy, set reservation to the id of this block and remove offering and confirm.",
+                "outlives the stack. After a destroy, set the key `reservation` to the id of this block, and remove the keys "
+                "`offering` and `confirm`.",
                 self,
             )
         )
@@ -156,8 +157,8 @@ class Pool(pulumi.ComponentResource):
             ],
             user_data=self._first_boot(),
             tags=tags,
-            # Without a configured image, the image comes from a look-up, whose answer changes with AWS's releases. Such a
-            # change is ignored, because all nodes of a pool must have the same image.
+            # Without a configured image, the image comes from a look-up, whose answer changes with AWS's releases. A
+            # changed answer is ignored, because all nodes of a pool must have the same image.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
         )
 
@@ -171,7 +172,7 @@ class Pool(pulumi.ComponentResource):
         )
 
     def _begun(self, reservation: pulumi.Input[str] | None) -> pulumi.Output[str]:
-        """Return the start time of the Capacity Block as an output that is known once the block has begun.
+        """Return the start time of the Capacity Block; the output is not known before the block has begun.
 
         Before that time, EC2 launches no machines into a block. The result is empty without a block or without static machines.
         The provider waits only until a block is `scheduled`

@@ -16,7 +16,7 @@ from components.after import after
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Oci
 
-#: Fields of the agreement that a subscription must repeat.
+#: Fields that a subscription must have with the same values as its agreement.
 _AGREED = ("listing_id", "listing_resource_version", "oracle_terms_of_use_link", "eula_link", "signature", "time_retrieved")
 _CREATE_TIMEOUT = "20m"
 

@@ -175,7 +175,7 @@ class Rule(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield the group that must not be deleted before the rule: the referenced group, if it is not the rule's own group."""
+        """Yield the group that the rule refers to, unless it is the rule's own; it must not be deleted before the rule."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"

@@ -1,8 +1,8 @@
 """Set up the operator's namespace on the rehearsed Internet, and run a command (CMD) in the namespace.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). The more ranks the hosts have for each core of this
-machine, the more the hosts' rails are slowed, unless FILE or BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and
-the planted faults after CMD if CMD succeeds.
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). FILE or BUSBAR_SCALE may set how much
+the hosts' rails are slowed; otherwise, the rails are slowed more if there are more ranks for each core of this machine.
+`--clear-hosts` removes the hosts and the planted faults after CMD if CMD succeeds.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ class OneOf:
 
     Attributes:
         values: accepted values.
-        model: where the SDK lists the values, as `PACKAGE:MODEL.PREFIX`. The values are the constants of MODEL whose names
-            begin with PREFIX. Without `PACKAGE:`, the package is `core`. None if the values are not compared with the SDK.
+        model: the place in the form `PACKAGE:MODEL.PREFIX`: the class MODEL of PACKAGE has a constant for each value, and the
+            constants' names begin with PREFIX. Without `PACKAGE:`, the package is `core`. None if the values are not compared
+            with the SDK.
     """
 
     values: tuple[str, ...]

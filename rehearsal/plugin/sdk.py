@@ -76,7 +76,7 @@ class Sdk:
         """Return the inputs of a resource type.
 
         Raises:
-            KeyError: this cloud does not support the token.
+            KeyError: this cloud does not support the resource type.
         """
         return self._known[0][token]
 
@@ -84,7 +84,7 @@ class Sdk:
         """Return all output properties of a resource type.
 
         Raises:
-            KeyError: this cloud does not support the token.
+            KeyError: this cloud does not support the resource type.
         """
         return self._known[1][token]
 

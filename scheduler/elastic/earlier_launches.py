@@ -15,7 +15,7 @@ _ADOPTED_S = 600
 
 
 def end(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> str:
-    """Terminate the machines of an earlier controller, so that none still runs when Slurm starts the machine's job again.
+    """Terminate an earlier controller's machines, so that no machine still runs when Slurm starts the machine's job again.
 
     Return a warning if machines may still run, because the cloud has refused for five minutes, or because machines have not
     ended within ten minutes; otherwise empty.
@@ -35,7 +35,7 @@ def adopt(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> str:
-    """Wait until all launches use present settings, because an update deletes earlier settings after the installation.
+    """Make all launches use present settings, because an update deletes earlier settings after the installation.
 
     Return a warning if launches still use earlier settings after ten minutes, or if the cloud refuses; otherwise empty.
 

@@ -45,7 +45,7 @@ def public_keys(text: str) -> Tuple[List[str], str]:
     numbered = enumerate(text.replace("\r\n", "\n").split("\n"), 1)
     lines = [(number, line.strip()) for number, line in numbered if line.strip() and not line.startswith("#")]
     if "PRIVATE KEY-----" in text:
-        return [], "this is a private key, which nobody else may have; give the file whose name ends with .pub"
+        return [], "this is a private key, which must stay secret; give the file whose name ends with .pub"
     if not lines:
         return [], "the text contains no public key"
     bad = next((number for number, line in lines if not _is_key(line)), 0)

@@ -22,7 +22,11 @@ def existing() -> Dict[str, Group]:
 
 
 def add(name: str, gid: Optional[int]) -> Group:
-    """Add a group; without `gid`, the new group's id is one above the largest id of all groups."""
+    """Add a group.
+
+    Without `gid`, the new group's id is one above the largest used id; ids above `accepted.MOST` do not count. The new id is at
+    least `accepted.FIRST_UID`.
+    """
     known = existing()
     why = accepted.refused_name(name)
     if why:
@@ -38,7 +42,7 @@ def add(name: str, gid: Optional[int]) -> Group:
         raise RefusalError(f"--gid {gid}: it is the gid of group {taken[gid]}")
     number = gid if gid is not None else max([accepted.FIRST_UID - 1, *(one for one in taken if one <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
-        raise RefusalError(f"group {name}: no gid up to {accepted.MOST} is above all used gids; give a free gid with --gid")
+        raise RefusalError(f"group {name}: the largest possible gid, {accepted.MOST}, is in use; give a free gid with --gid")
     ldap.add([directory.group_entry(name, number)])
     return Group(name, number, [])
 

@@ -156,7 +156,7 @@ def test_a_login_node_left_behind_is_found_by_its_name_and_tags(monkeypatch):
         asked(HOOKS["cluster-login-instance-never-twice"])
 
 
-def test_the_creation_of_a_node_on_aws_is_prevented_only_by_a_running_machine_with_the_nodes_number():
+def test_on_aws_a_running_machine_prevents_only_the_creation_of_the_node_with_the_same_number():
     two = {name: tags for name, tags in ran().items() if name != "i-2"}
     program(nodes(static=3), running=two)
     asked(HOOKS["cluster-pool-gpu-p5-2-never-twice"])
@@ -181,7 +181,7 @@ def test_the_refusal_says_to_terminate_one_of_two_running_networks_by_hand(accou
     said = r"run under this stack's name but are not in its state: .* Terminate all machines but one by hand; `python -m tools"
     with pytest.raises(pulumi.RunError, match=said):
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
-    assert not (tmp_path / "note").exists(), "an update whose machines cannot be imported must not call the import tool"
+    assert not (tmp_path / "note").exists(), "the import tool cannot import two machines, so no id may be noted for it"
 
 
 def test_the_import_takes_running_machines_that_an_update_would_create_but_not_machines_that_an_update_would_replace():

@@ -34,7 +34,7 @@ def test_rights_are_listed_for_exactly_the_resources_and_look_ups_in_use():
     assert used() == {(module, name) for module, names in RIGHTS.items() for name in names}
 
 
-def test_the_docs_list_every_right_including_the_rights_of_the_vendors_service():
+def test_the_docs_list_every_right_and_what_the_vendors_compute_management_service_needs():
     text = " ".join((ROOT / "docs/oci.md").read_text().split())
     page = text[text.index("## Permissions") : text.index("## In your own subnets")]
     for right in {right for names in RIGHTS.values() for right in names.values()} | set(SERVICE):

@@ -98,7 +98,7 @@ def test_wrong_values_arrive_only_at_the_faulty_host_although_checksums_match(st
 
 
 @pytest.mark.rehearsal
-def test_with_a_planted_tcp_fallback_every_rdma_device_exists_but_no_verbs_device(stage):
+def test_with_a_planted_tcp_fallback_a_host_keeps_its_rdma_devices_but_has_no_verbs_devices(stage):
     seen = {name: stage.inside(name, "ls /sys/class/infiniband | wc -l; ls /sys/class/infiniband_verbs | wc -l").stdout.split()
             for name in ("gpu0", "gpu2")}  # fmt: skip
     assert seen == {"gpu0": ["17", "17"], "gpu2": ["17", "0"]}

@@ -96,7 +96,7 @@ def test_a_user_logs_in_with_an_ssh_key_to_the_controller_and_to_a_node(facts):
     assert seen["stranger"] != 0
 
 
-def test_on_the_controller_the_kernel_refuses_users_and_not_root_a_connection_to_the_metadata_service(facts):
+def test_on_the_controller_the_kernel_lets_root_but_no_user_connect_to_the_metadata_service(facts):
     by_user, other_port, by_root, _ = facts["a_user_everywhere"]["metadata"]
     assert "/dev/tcp/169.254.169.254/80: Permission denied" in by_user
     assert [("Permission denied" in said, "/dev/tcp/" in said) for said in (other_port, by_root)] == [(False, True)] * 2
@@ -135,7 +135,7 @@ def test_sacct_shows_an_ended_job_with_its_user_and_account_on_the_controller_an
         "gid": "--gid 12345: no group has that gid; the groups are 9876 (privilege); `cluster group add` adds a group",
         "shell": "--shell /bin/no-such-shell: there is no such program on this machine; give its whole path",
         "key": "--ssh-key: line 1 is no public key such as `ssh-ed25519 AAAA... name`",
-        "private": "--ssh-key: this is a private key, which nobody else may have; give the file whose name ends with .pub",
+        "private": "--ssh-key: this is a private key, which must stay secret; give the file whose name ends with .pub",
         "home": "user former: /home/former exists and belongs to uid 10077; pass --uid 10077 to return the "
         "folder to its user, or move the folder away",
         "absent": "user bob: there is no such user in the directory",
@@ -163,7 +163,7 @@ def test_the_uid_of_an_existing_home_is_given_only_to_the_homes_former_user(fact
     assert seen["returned"] == []
 
 
-def test_groups_are_added_listed_joined_left_and_deleted(facts):
+def test_groups_are_added_listed_and_deleted_and_users_join_and_leave_them(facts):
     seen = facts["groups"]
     assert seen["addchemistry"] == "group chemistry: gid 20001\n"
     assert seen["again"] == "cluster: group physics: alice is a member already\n"

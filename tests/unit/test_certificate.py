@@ -195,7 +195,7 @@ def test_a_malformed_statement_is_refused_although_the_right_key_signed_it(said)
     assert check(sign_anything(said)) == ["malformed"]
 
 
-def test_a_signed_start_at_the_earliest_possible_time_is_malformed():
+def test_a_signed_statement_about_a_run_in_the_year_1_is_malformed():
     said = {
         "started": "0001-01-01T00:00:00Z",
         "expires": "2025-12-21T04:49:00Z",
@@ -229,7 +229,7 @@ def sign_anything(said: Any) -> dict[str, Any]:
         (lambda text: f"{text}\n", "base64 is broken"),
         (lambda text: re.sub("(.)(=+)$", lambda end: chr(ord(end[1]) + 1) + end[2], text), "base64 is not in canonical form"),
     ],
-    ids=["a foreign character", "a line feed", "another text for the same bytes"],
+    ids=["a foreign character", "a line feed", "another base64 text of the same bytes"],
 )
 def test_a_payload_or_signature_is_refused_if_its_base64_is_not_exactly_what_the_signer_wrote(where, change, why):
     documents = [envelope(stack=name) for name in ("a", "bb", "ccc")]
@@ -456,7 +456,7 @@ def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
 
 
 def beside(**changes: Any) -> dict[str, Any]:
-    """Return a stack's outputs whose `measured` differs by `changes` from what the stack's certificate attests."""
+    """Return a stack's outputs; `changes` replace fields of `measured`, but not what the stack's certificate attests."""
     found = stack_outputs(asked="request1")
     return found | {"measured": found["measured"] | changes}
 
@@ -552,7 +552,7 @@ def test_the_example_program_checks_the_certificate_only_if_a_public_key_is_conf
         consumer(monkeypatch, publicKey=LINE)
 
 
-def test_a_certificate_contains_the_checks_and_looks_and_the_users_own_gate_and_both_transcripts_of_a_retest():
+def test_a_certificate_has_checks_and_looks_and_both_transcripts_and_says_if_the_gate_is_the_users_own():
     first = {"of": "first", "sha256": "cd" * 32}
     said = statement(replace(ACCEPTANCE, own_gate=True, retested=True, others=[first]))["predicate"]
     assert said["transcripts"] == [{"of": "decided", "sha256": ACCEPTANCE.transcript_sha256}, first]

@@ -99,7 +99,7 @@ def test_nodes_that_an_earlier_controller_started_are_down_for_a_minute_so_that_
     assert not head.cloud.started
 
 
-def test_a_node_that_slurm_starts_without_a_request_for_its_machine_fails_after_two_minutes(tmp_path):
+def test_if_slurm_starts_a_node_but_requests_no_machine_for_it_the_node_fails_after_two_minutes(tmp_path):
     head = Controller(tmp_path)
     head.slurm.allocate(head.nodes(1))
     head.run(3)

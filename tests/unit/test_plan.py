@@ -134,7 +134,7 @@ def test_variables_of_the_stack_file_override_variables_of_the_shape():
     assert "NCCL_IB_TC=41" not in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
 
 
-def test_cycles_are_passed_to_the_program():
+def test_the_number_of_cycles_is_passed_to_nccl_tests():
     assert " -N 3 " in " ".join(words_of("all_reduce", cycles=3))
 
 
@@ -217,7 +217,7 @@ def test_all_gather_sizes_are_rounded_down_to_16_bytes_for_each_rank():
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
 def test_no_collective_has_a_ceiling_above_15_eighths_of_the_line_rate(name):
     bound = ceiling.collective_gb_s(name, GPU4, 2)
-    assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count bytes that stay inside the root's node
+    assert bound is None or 0 < bound <= 200 * 15 / 8  # the busbw of gather may count bytes inside a node, too
 
 
 def test_alltoall_between_two_nodes_is_limited_by_the_half_of_the_message_that_crosses_between_the_nodes():
@@ -242,7 +242,7 @@ def test_the_prediction_is_within_a_third_of_real_measurements(mib, measured):
     assert found == pytest.approx(measured, rel=0.34)
 
 
-def test_if_the_switches_of_network_and_nvlink_reduce_each_gpu_sends_nine_eighths_of_the_message_over_nvlink():
+def test_if_the_networks_switches_reduce_fast_rails_are_limited_by_what_each_gpu_sends_over_nvlink():
     h100 = SHAPES["BM.GPU.H100.8"]
     rdma = dataclasses.replace(h100.rdma, port_gbit_s=10 * h100.rdma.port_gbit_s)
     assert ceiling.in_network_gb_s(dataclasses.replace(h100, rdma=rdma), 2) == pytest.approx(450 / (9 / 8) * 15 / 8)
@@ -260,7 +260,7 @@ def test_every_collective_in_the_configuration_exists_in_nccl_tests():
     assert Measure().collectives == tuple(COLLECTIVES)
 
 
-def test_a_rack_uses_its_rails_except_in_the_run_over_nvlink_between_nodes():
+def test_in_a_rack_only_the_step_named_nvl_uses_nvlink_between_nodes():
     row, plan = SHAPES["BM.GPU.GB200.4"], Measure(exports={"NCCL_MNNVL_ENABLE": "1"})
     found = {step.name: ranks.ranks(step, plan, place(), row) for step in steps.steps(plan, row, 2)}
     over = found.pop("nvl")

@@ -64,10 +64,13 @@ def test_a_site_with_an_unknown_shape_is_refused_with_the_shapes_of_the_catalogu
         Site.read(tmp_path / "site.json")
 
 
-def test_the_two_site_files_differ_only_in_secondary_networks_while_rehearsed_images_match_the_releases():
+def test_the_two_site_files_differ_only_in_secondary_networks():
     sites = ROOT / "rehearsal" / "entry" / "sites"
     whole, bare = (Site.read(sites / name) for name in ("kubernetes.json", "kubernetes-default-network.json"))
     assert bare == dataclasses.replace(whole, secondary_networks=False)
+
+
+def test_the_rehearsed_images_of_multus_and_whereabouts_have_the_names_of_the_pinned_releases():
     assert {name: release.image for name, release in RELEASES.items()} == {
         "multus": texts.MULTUS,
         "whereabouts": texts.WHEREABOUTS_IMAGE,

@@ -110,7 +110,7 @@ def test_on_request_all_resources_are_destroyed_after_protected_data_are_unprote
 
 
 @pytest.mark.parametrize("word", ["Delete", "yes"])
-def test_another_word_than_delete_is_refused_before_anything_is_read(word, capsys):
+def test_any_word_except_delete_is_refused_before_anything_is_read(word, capsys):
     assert release.main([word, *WHERE]) == 2
     assert capsys.readouterr().err == f"release: DATA is {word!r}; it must be delete, or be left out to see what remains\n"
 

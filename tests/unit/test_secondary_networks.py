@@ -177,7 +177,7 @@ def runs(at: int, *, restarts: int = 0, ready: str = "True", template: str = "1"
 
 
 class Applied(Cluster):
-    """A cluster whose DaemonSet controller has seen the applied objects.
+    """A cluster that has already processed each applied DaemonSet.
 
     `definitions` are the network definitions of all namespaces, or None if the cluster does not know this kind of object.
     """
@@ -295,7 +295,7 @@ def removed(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     kubernetes_secondary_network.main(ASK | changes)
 
 
-def test_destroy_deletes_pods_before_their_rights_and_the_definitions(cluster, monkeypatch):
+def test_destroy_deletes_first_the_objects_that_were_applied_last(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.calls.clear()
     cluster.pods = []
