@@ -1096,7 +1096,9 @@ def test_machines_that_slurm_may_launch_install_slurm_and_slurm_knows_their_proc
 
     found, _ = program(merged(nodes(static=0, dynamic=4), families))
     assert "apt-get -o DPkg::Lock::Timeout=300 install -y slurmctld slurmd slurm-client munge" in boot(found)
-    conf = json.loads(found.named("cluster-slurm-install")["stdin"])["files"]["slurm.conf"]
+    sent = json.loads(found.named("cluster-slurm-install")["stdin"])
+    assert sent["shared"] == "/home/.busbar/busbar.aws"
+    conf = sent["files"]["slurm.conf"]
     # A p5.48xlarge has 192 vCPUs and 2,048 GiB of memory, of which Slurm gets 95 %.
     assert "NodeName=gpu-dy-p5-[1-4] Sockets=2 CoresPerSocket=48 ThreadsPerCore=2 RealMemory=1992294 Gres=gpu:h100:8 " in conf
     assert "slurmd" not in boot(program(nodes(static=2))[0])

@@ -402,6 +402,13 @@ def test_four_collectives_pass_and_the_outputs_leave_out_rows_of_size_0():
     assert [one["size_bytes"] for one in rows][:2] == [256, 512]
 
 
+def test_the_table_lists_the_other_collectives_at_their_largest_size_below_the_deciding_collective():
+    asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
+    shown = summary.rows(judge(line(asked), asked))
+    others = shown[shown.index("the other collectives at their largest size:") + 1 :]
+    assert [text.split()[:3] for text in others] == [[name, "64", "MiB"] for name in ("all_gather", "sendrecv", "hypercube")]
+
+
 @pytest.mark.parametrize("name", ["all_reduce", "rails", "node"])
 def test_a_step_that_the_line_lists_twice_is_unknown(name):
     found = document()
