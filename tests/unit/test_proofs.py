@@ -123,6 +123,12 @@ def test_the_check_says_how_many_rails_have_proofs_or_that_the_list_of_the_slowe
     assert found(None).why == ("the line has proofs of 0 of 32 rails",)
 
 
+@pytest.mark.parametrize("why", ["not measured: an EFA device", "no program can try this device", None])
+def test_a_rail_that_no_program_can_try_is_skipped_and_is_no_failure_whatever_the_reason(why):
+    untried = rail(reached=None, gbit_s=None, untried=True, why=why)
+    assert found(proofs(untried, reached=0, measured=0, untried=32)).state == "skipped"
+
+
 def test_a_rail_that_carries_nothing_is_short_in_a_rehearsal_too():
     line = document(PROVEN) | {"proofs": proofs(rail(gbit_s=0.0))}
     (check,) = [one for one in judged(of(line), PROVEN).checks if one.name == "proofs"]
