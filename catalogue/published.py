@@ -25,8 +25,8 @@ _AZURE = "Azure/ai-infrastructure-on-azure"
 _GUIDE = "Azure/AI-benchmarking-guide:Azure_Results"
 #: Measured with PyTorch's collectives; the page states that nccl-tests agrees within 2 % at 16 GiB on the same node.
 _TORCH = "stas00/ml-engineering:network/benchmarks/README.md"
-#: On two nodes, NCCL itself selects Tree or NVLSTree, so these rows count as runs in which the variable was set. The rails then
-#: carry fewer bytes than with a ring.
+#: For runs on two nodes, where NCCL itself selects Tree or NVLSTree: they count as runs in which NCCL_ALGO was set to Tree. The
+#: rails then carry fewer bytes than with a ring.
 _TREE = {"NCCL_ALGO": "Tree"}
 
 

@@ -16,13 +16,13 @@ class RefusedError(Exception):
 
 
 def shown(words: list[str]) -> str:
-    """Run a command; return its output if it is the vendor's `list-instances`, else show it and return an empty text."""
+    """Run a command and show its output. The output of the vendor's `list-instances` is not shown, but returned."""
     reads = "list-instances" in words
     return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
 
 
 def ended(verb: str, work: Callable[[], None]) -> int:
-    """Run `work` for `verb`; return the exit status, and print the reason if it was refused."""
+    """Run the function `work`; return the exit status. After a refusal, print the command's name (`verb`) and the reason."""
     try:
         work()
     except RefusedError as refused:

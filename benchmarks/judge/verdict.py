@@ -45,9 +45,9 @@ class Judgement:
         gate: the limit that was applied.
         busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
-        latency_us: out-of-place time at that collective's smallest size.
-        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if that
-            is unknown, and on a single rehearsed node.
+        latency_us: out-of-place time of the gate's collective at its smallest size.
+        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if no
+            ceiling is known, and on a single rehearsed node.
         scale: the number that the run stated as the divisor of line rates; 1 on real hardware.
         rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
@@ -137,7 +137,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         reason = f"{asked.plan.collective} reached {measured:.4g} GB/s; {source} requires {limit:.4g} GB/s"
         if not asked.past_since:
             yield check("history", [reason] if measured < limit else [], good=(reason,))
-        else:  # the number by itself does not show whether the fabric or the changed part is slower
+        else:  # something changed since then, and a low number does not show whether this change or the fabric is the cause
             since = f"{reason}; since then {asked.past_since}"
             yield check("upgrade", [since] if measured < limit else [], bad=SKIPPED, good=(since,))
 
@@ -211,7 +211,8 @@ def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
     sentence = (
         f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines reach {usual:g} if their switches reduce"
     )
-    yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
+    required = f"{sentence}; at least {share:g} times {usual:g} GB/s is required"
+    yield check("nvls", [required] if reached < share * usual else [], good=(sentence,))
 
 
 def _wrong_values(found: Measurement) -> Iterable[str]:

@@ -72,9 +72,9 @@ def bounded(
 ) -> Iterator[Bounded]:
     """Run `argv` in its own process group, with standard error on standard output; stop the command when the context ends.
 
-    The command is stopped after `timeout_s`, or when it has printed nothing for `silence_s`; `before_end` is called first. If
-    this process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement. A command that
-    sudo runs does not get this signal.
+    The command is also stopped after `timeout_s`, or when it has printed nothing for `silence_s`. Before the command is stopped
+    at one of these two limits, `before_end` is called. If this process is killed, the command gets SIGTERM, so that no rank
+    keeps running during the next measurement. A command that sudo runs does not get this signal.
     """
     process = subprocess.Popen(
         argv,

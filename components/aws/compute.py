@@ -51,8 +51,8 @@ class Pool(pulumi.ComponentResource):
 
     Creates: placement group (if configured), Capacity Block (if its purchase was confirmed), launch template, one instance for
     each static machine.
-    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of the members that the engine does not
-    replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without a block.
+    Outputs: `members`, in the order of their addresses; `kept`: at a preview, the ids of the members that the
+    engine does not replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without a block.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
@@ -156,7 +156,7 @@ class Pool(pulumi.ComponentResource):
             ],
             user_data=self._first_boot(),
             tags=tags,
-            # Without a configured image, the image comes from a look-up, whose answer changes with AWS's releases. Such a
+            # Without a configured image, the image is looked up, and the answer changes when AWS publishes a new image. This
             # change is ignored, because all nodes of a pool must have the same image.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
         )

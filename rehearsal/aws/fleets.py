@@ -108,7 +108,7 @@ class Fleet(Kind):
             )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
-        """Reserve the requested instances, or as many as there is capacity for, before one boots; return their records.
+        """Reserve all requested instances, or as many as the capacity allows, before any of them boots; return their records.
 
         If there is capacity for fewer than the requested minimum, the list is empty and there is no error: CreateFleet returns
         errors together with the fleet's id, and the provider keeps only the id

@@ -1,8 +1,8 @@
 """Set up the operator's namespace on the rehearsed Internet, and run a command (CMD) in the namespace.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). The more ranks the hosts have for each core of this
-machine, the more the hosts' rails are slowed, unless FILE or BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and
-the planted faults after CMD if CMD succeeds.
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). FILE or BUSBAR_SCALE may set the scale.
+Otherwise, the scale depends on the number of ranks for each core of this machine: the more ranks, the slower the rails.
+`--clear-hosts` removes the hosts and the planted faults after CMD if CMD succeeds.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Kind(kinds.Kind):
         compartment = asked.known("compartmentId")
         if compartment is not None and compartment not in COMPARTMENTS:
             yield not_found("compartmentId", compartment)
-        # The cast is right: kinds.Kind.problems yields only what `missing` returns, and `missing` below returns OCI's Problem.
+        # The cast is right: the inherited method yields only what `missing` returns, and `missing` below returns OCI's Problem.
         yield from cast("Iterator[Problem]", super().problems(asked))
 
     @override
@@ -55,8 +55,8 @@ class Kind(kinds.Kind):
 
     @override
     def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
-        # The wording of the service's message about a subnet and a VNIC. Its "references" points from the resource that is
-        # in use to the resource that uses it.
+        # The service's own wording, from its message about a subnet and a VNIC: in this message, the resource that is in use
+        # "references" the resource that uses it.
         return Problem(
             "",
             f"The {self.service.split()[-1]} {record.id} references the {kind.service.split()[-1]} {holder.id}. "

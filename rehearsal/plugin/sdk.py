@@ -67,7 +67,7 @@ class Inputs:
 
 
 class Sdk:
-    """One vendor's SDK: its cloud, and the module that defines each resource type."""
+    """One vendor's SDK: the name of its cloud, and for each resource type the module of the SDK that defines the type."""
 
     def __init__(self, cloud: str, modules: Mapping[str, str]) -> None:
         self._cloud, self._modules = cloud, modules
@@ -76,7 +76,7 @@ class Sdk:
         """Return the inputs of a resource type.
 
         Raises:
-            KeyError: this cloud does not support the token.
+            KeyError: the rehearsal does not support this resource type.
         """
         return self._known[0][token]
 
@@ -84,7 +84,7 @@ class Sdk:
         """Return all output properties of a resource type.
 
         Raises:
-            KeyError: this cloud does not support the token.
+            KeyError: the rehearsal does not support this resource type.
         """
         return self._known[1][token]
 

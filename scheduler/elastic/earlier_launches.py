@@ -15,10 +15,10 @@ _ADOPTED_S = 600
 
 
 def end(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> str:
-    """Terminate the machines of an earlier controller, so that none still runs when Slurm starts the machine's job again.
+    """Terminate the machines of an earlier controller, so that all have ended before Slurm starts their jobs again.
 
-    Return a warning if machines may still run, because the cloud has refused for five minutes, or because machines have not
-    ended within ten minutes; otherwise empty.
+    Return a warning if machines may still run: the cloud has refused for five minutes, or machines have not ended within ten
+    minutes. Otherwise, return an empty text.
     """
     limit = clock() + _RIGHTS_S
     while sweep.all_machines(cloud, sleep, clock):
@@ -35,9 +35,10 @@ def adopt(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> str:
-    """Wait until all launches use present settings, because an update deletes earlier settings after the installation.
+    """Make all launches use the present settings, because an update deletes earlier settings after the installation.
 
-    Return a warning if launches still use earlier settings after ten minutes, or if the cloud refuses; otherwise empty.
+    Return a warning if launches still use earlier settings after ten minutes, or if the cloud refuses. Otherwise, return an
+    empty text.
 
     Args:
         cloud: the cloud with present settings.

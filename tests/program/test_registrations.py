@@ -33,7 +33,7 @@ _SHOWN = 300
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, reviewed):
+def test_everything_that_a_target_registers_was_reviewed(target, monkeypatch, tmp_path, reviewed):
     treated: dict[str, dict[str, Any]] = {}
     made: list[tuple[str, str, dict[str, Any]]] = []
     register = pulumi.resource.register_resource

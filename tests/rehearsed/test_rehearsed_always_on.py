@@ -24,7 +24,7 @@ PLAN: dict[str, Any] = merged(SHORT_PLAN, {"oci": {"pools": [{"alwaysOn": 2}]}})
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     """The stack after `up`, and the update's output.
 
-    If the machine that runs the tests was too busy for the verdict pass, the stack is measured up to two more times.
+    If the update fails, for example because the machine that runs the tests was too busy, `up` runs up to two more times.
     """
     stage = Stage(tmp_path_factory.mktemp("always-on"), "oci-on-demand")
     found = stage.up(**PLAN)

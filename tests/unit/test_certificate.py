@@ -195,7 +195,7 @@ def test_a_malformed_statement_is_refused_although_the_right_key_signed_it(said)
     assert check(sign_anything(said)) == ["malformed"]
 
 
-def test_a_signed_start_at_the_earliest_possible_time_is_malformed():
+def test_a_signed_statement_is_malformed_if_its_run_started_at_the_earliest_possible_time():
     said = {
         "started": "0001-01-01T00:00:00Z",
         "expires": "2025-12-21T04:49:00Z",
@@ -340,7 +340,7 @@ def test_an_openssh_key_with_a_passphrase_is_refused(tmp_path):
         private_key(path)
 
 
-def test_a_missing_file_or_a_file_without_an_ed25519_key_is_refused_and_its_text_is_not_shown(tmp_path):
+def test_a_missing_key_file_or_a_file_without_an_ed25519_key_is_refused_without_showing_the_files_text(tmp_path):
     path = tmp_path / "key"
     with pytest.raises(CertificateError, match="cannot be read: No such file"):
         private_key(path)
@@ -552,7 +552,7 @@ def test_the_example_program_checks_the_certificate_only_if_a_public_key_is_conf
         consumer(monkeypatch, publicKey=LINE)
 
 
-def test_a_certificate_contains_the_checks_and_looks_and_the_users_own_gate_and_both_transcripts_of_a_retest():
+def test_the_certificate_of_a_retest_has_the_checks_the_looks_both_transcripts_and_whether_the_gate_is_the_users():
     first = {"of": "first", "sha256": "cd" * 32}
     said = statement(replace(ACCEPTANCE, own_gate=True, retested=True, others=[first]))["predicate"]
     assert said["transcripts"] == [{"of": "decided", "sha256": ACCEPTANCE.transcript_sha256}, first]

@@ -64,7 +64,7 @@ def test_a_site_with_an_unknown_shape_is_refused_with_the_shapes_of_the_catalogu
         Site.read(tmp_path / "site.json")
 
 
-def test_the_two_site_files_differ_only_in_secondary_networks_while_rehearsed_images_match_the_releases():
+def test_rehearsed_images_match_the_releases_and_the_two_site_files_differ_only_in_secondary_networks():
     sites = ROOT / "rehearsal" / "entry" / "sites"
     whole, bare = (Site.read(sites / name) for name in ("kubernetes.json", "kubernetes-default-network.json"))
     assert bare == dataclasses.replace(whole, secondary_networks=False)

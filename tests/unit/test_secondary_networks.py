@@ -61,7 +61,7 @@ def on_nodes(made: list[dict[str, Any]]) -> dict[str, Any]:
     return one
 
 
-def test_definitions_come_first_and_every_object_has_the_stacks_labels():
+def test_custom_resource_definitions_come_first_and_every_object_has_the_stacks_labels():
     assert [one["kind"] for one in found()] == ["CustomResourceDefinition", "ServiceAccount", "ClusterRole", "DaemonSet"]
     assert all(LABELS.items() <= one["metadata"]["labels"].items() for one in found())
     assert on_nodes(found())["metadata"]["labels"]["app"] == "multus"
@@ -295,7 +295,7 @@ def removed(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     kubernetes_secondary_network.main(ASK | changes)
 
 
-def test_destroy_deletes_pods_before_their_rights_and_the_definitions(cluster, monkeypatch):
+def test_destroy_deletes_pods_first_then_their_rights_and_the_custom_resource_definitions_last(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.calls.clear()
     cluster.pods = []
