@@ -6,7 +6,7 @@ import re
 
 VERSION = "2.19.6"
 SOURCE = f"https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v{VERSION}.tar.gz"
-#: sha256 by URL, computed from the tag, which was packed as GitHub packs archives:
+#: sha256 of the archive, by URL. It was computed from the tag. This command packs the tag in the way in which GitHub packs it:
 #: git archive --format=tar --prefix=nccl-tests-2.19.6/ v2.19.6 | gzip -n
 #: The same command gives the checksums that Spack publishes for 2.0.0 and 2.13.6. The build stops if the archive has another
 #: checksum.

@@ -39,7 +39,7 @@ class NodeSet:
 
     Attributes:
         name: the pool's name, unique in its cluster.
-        nodes: in ring order, head node first; empty while nothing is rented.
+        nodes: the nodes in ring order, head node first; empty while nothing is rented.
         identity: hash that changes if and only if the machines or their software may have changed (image, shape, node ids).
     """
 
@@ -73,7 +73,7 @@ class Inventory:
         return [{"name": one.name, "address": one.address, "host_key": one.host_key} for one in self.submitting]
 
     def of(self, name: str) -> NodeSet:
-        """Return the node set of that name; an empty set if the target has not created it."""
+        """Return the node set with a given name; an empty set if the target has not created it."""
         return next((one for one in self.sets if one.name == name), NodeSet(name, (), ""))
 
 
@@ -104,7 +104,7 @@ class PlannedSet:
         name: the pool's name.
         nodes: how many machines always run; 0 while none are rented.
         dynamic: how many machines a scheduler may start in addition to `nodes`.
-        job_nodes: number of nodes of the test job; 0 if `nodes` is not 0, or if nothing starts dynamic nodes.
+        job_nodes: number of nodes of the test job; 0 if there is no test job, such as for a set with machines that always run.
         start_limit_s: how long an update waits until the nodes of the test job run; 0 if a person submits the test job.
         entry_timeout_s: time limit of the test that dynamic machines must pass before they join the cluster; 0 for no test.
         made_of: a text that identifies the settings of the pool's machines: if this text changes, the machines are replaced.
@@ -137,7 +137,7 @@ class PlannedSet:
 
 
 def named(planned: tuple[PlannedSet, ...], name: str) -> PlannedSet:
-    """Return the planned set of that name."""
+    """Return the planned set with a given name."""
     return next(one for one in planned if one.name == name)
 
 

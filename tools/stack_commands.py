@@ -22,7 +22,7 @@ def shown(words: list[str]) -> str:
 
 
 def ended(verb: str, work: Callable[[], None]) -> int:
-    """Run `work` for `verb`; return the exit status, and print the reason if it was refused."""
+    """Run the function `work`; return the exit status. After a refusal, print the command's name (`verb`) and the reason."""
     try:
         work()
     except RefusedError as refused:

@@ -137,7 +137,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         reason = f"{asked.plan.collective} reached {measured:.4g} GB/s; {source} requires {limit:.4g} GB/s"
         if not asked.past_since:
             yield check("history", [reason] if measured < limit else [], good=(reason,))
-        else:  # the number by itself does not show whether the fabric or the changed part is slower
+        else:  # something changed since then, and a low number does not show whether this change or the fabric is the cause
             since = f"{reason}; since then {asked.past_since}"
             yield check("upgrade", [since] if measured < limit else [], bad=SKIPPED, good=(since,))
 
@@ -211,7 +211,8 @@ def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
     sentence = (
         f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines reach {usual:g} if their switches reduce"
     )
-    yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
+    required = f"{sentence}; at least {share:g} times {usual:g} GB/s is required"
+    yield check("nvls", [required] if reached < share * usual else [], good=(sentence,))
 
 
 def _wrong_values(found: Measurement) -> Iterable[str]:

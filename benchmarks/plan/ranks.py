@@ -73,7 +73,7 @@ def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) ->
 def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of every rank on `nodes` nodes of `shape`; the stack's own variables (`own`) take precedence.
 
-    NVLink between nodes is disabled even if `own` enables it.
+    NVLink between nodes is disabled even if the stack's own variables enable it.
     """
     if shape.environment is None:
         msg = f"the catalogue has no NCCL environment for {shape.name}, so ranks cannot start on it"

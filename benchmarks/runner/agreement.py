@@ -11,7 +11,7 @@ from typing import Iterator, List, Optional
 from benchmarks.runner.transcript import Device, Placement, Row, Transcript
 
 #: The largest difference between text and JSON that rounding explains: an absolute part and a relative part. nccl-tests prints
-#: text with two decimals (times of 100,000 us and more with none), but JSON with six.
+#: JSON with six decimals, and text with two decimals; in text, times of 100,000 us and more have no decimals.
 _PRINTED, _SHARE = 0.011, 0.005
 #: The only data type that the runner measures, as nccl-tests names it, and the size of one element.
 _FLOAT, _FLOAT_BYTES = "float", 4
@@ -34,7 +34,8 @@ def disagreements(text: Transcript, exact: Transcript) -> List[str]:
     if text.out_of_bounds != exact.out_of_bounds:
         found.append(f"the text counts {text.out_of_bounds} values out of bounds and the JSON result {exact.out_of_bounds}")
     if not _close(text.average_busbw_gb_s, exact.average_busbw_gb_s):
-        found.append(f"the text's average is {text.average_busbw_gb_s} GB/s and the JSON result's {exact.average_busbw_gb_s}")
+        printed, written = text.average_busbw_gb_s, exact.average_busbw_gb_s
+        found.append(f"the average is {printed} GB/s in the text and {written} GB/s in the JSON result")
     return found
 
 

@@ -108,7 +108,7 @@ def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Op
 
 
 def _mpi_home(found: Dict[str, str], box: Optional[container_image.Inside]) -> str:
-    """Return the folder of the MPI that starts the ranks; with containerd and Pyxis, that is the image's own MPI."""
+    """Return the folder of the image's MPI with containerd and Pyxis; otherwise, the folder of the node's MPI."""
     if box and box.runtime != "enroot":
         return box.mpirun_home or box.homes["MPI_HOME"]
     return installed.with_mpirun(found["MPI_HOME"])

@@ -262,9 +262,9 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory and, for each node, two times on this machine's clock.
+    """Return every node's inventory, and a pair of times on this machine's clock for each node.
 
-    At the first time, this machine began to ask the nodes; at the second time, all nodes had answered.
+    All pairs are equal: when this machine began to ask the nodes, and when all nodes had answered.
     """
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)

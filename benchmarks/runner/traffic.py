@@ -67,10 +67,10 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 
 
 def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
-    """Return the byte counts of the `count` worst nodes: if these nodes sent enough bytes, all nodes did.
+    """Return the bytes that the worst nodes sent, by node: if these nodes sent enough bytes, all nodes did.
 
-    One half of the worst nodes are those whose rails together sent the fewest bytes. The other half are those with the most
-    uneven traffic across their rails.
+    At most `count` nodes are returned. One half of them are the nodes whose rails together sent the fewest bytes. The other
+    half are the nodes with the most uneven traffic across their rails.
     """
 
     def counted(name: str) -> List[int]:
@@ -114,7 +114,7 @@ def _has_events(old: Dict[str, Any], new: Dict[str, Any], hca: str) -> bool:
 
 
 def _some(names: List[str]) -> List[str]:
-    """Return the first of `names`; if there are more, the last entry says how many more."""
+    """Return all names, or only the first names and an entry that says how many more there are."""
     return names[:_NAMED] + ([f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else [])
 
 

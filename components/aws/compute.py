@@ -51,8 +51,8 @@ class Pool(pulumi.ComponentResource):
 
     Creates: placement group (if configured), Capacity Block (if its purchase was confirmed), launch template, one instance for
     each static machine.
-    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of the members that the engine does not
-    replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without a block.
+    Outputs: `members`, in the order of their addresses; `kept`: at a preview, the ids of the members that the
+    engine does not replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without a block.
     """
 
     members: pulumi.Output[tuple[Member, ...]]

@@ -29,7 +29,7 @@ def _made(world: World) -> Path:
 def texts(world: World) -> dict[str, tuple[str, int]]:
     """Return the text and mode of each file of an image's trust store, by path below the root.
 
-    The trust store has OpenSSL's folder and the bundle of each distribution.
+    Each file contains the authority's certificate: one in OpenSSL's folder, the others where distributions have their bundles.
     """
     certificate = _made(world) / "ca.pem"
     name = wires.call(["openssl", "x509", "-noout", "-subject_hash", "-in", str(certificate)]).strip()

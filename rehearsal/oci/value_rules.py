@@ -40,7 +40,7 @@ class Matches:
 
 @dataclass(frozen=True)
 class Between:
-    """A range of integers. A value is an integer or its text, with at most nine digits and perhaps a minus sign."""
+    """A range of integers. A value is given as a number or as text; it has at most nine digits, and may be negative."""
 
     low: int
     high: int

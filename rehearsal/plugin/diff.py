@@ -26,8 +26,8 @@ def compare(
 ) -> Changes:
     """Return which inputs differ between `old` and `new`, and which of these inputs require a replacement.
 
-    Computed defaults are not compared. `updatable` returns, for a property's path and field, whether the vendor's provider
-    changes the property in place.
+    Computed defaults are not compared. `updatable` tells whether the vendor's provider changes a property in place; its
+    arguments are the property's path and field.
     """
     found = Changes()
     for name, known in inputs.fields.items():

@@ -67,7 +67,7 @@ class Inputs:
 
 
 class Sdk:
-    """One vendor's SDK: its cloud, and the module that defines each resource type."""
+    """One vendor's SDK: the name of its cloud, and for each resource type the module of the SDK that defines the type."""
 
     def __init__(self, cloud: str, modules: Mapping[str, str]) -> None:
         self._cloud, self._modules = cloud, modules

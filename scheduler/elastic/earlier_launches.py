@@ -17,8 +17,8 @@ _ADOPTED_S = 600
 def end(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> str:
     """Terminate an earlier controller's machines, so that no machine still runs when Slurm starts the machine's job again.
 
-    Return a warning if machines may still run, because the cloud has refused for five minutes, or because machines have not
-    ended within ten minutes; otherwise empty.
+    Return a warning if machines may still run: the cloud has refused for five minutes, or machines have not ended within ten
+    minutes. Otherwise, return an empty text.
     """
     limit = clock() + _RIGHTS_S
     while sweep.all_machines(cloud, sleep, clock):
@@ -37,7 +37,8 @@ def adopt(
 ) -> str:
     """Make all launches use present settings, because an update deletes earlier settings after the installation.
 
-    Return a warning if launches still use earlier settings after ten minutes, or if the cloud refuses; otherwise empty.
+    Return a warning if launches still use earlier settings after ten minutes, or if the cloud refuses. Otherwise, return an
+    empty text.
 
     Args:
         cloud: the cloud with present settings.

@@ -8,7 +8,7 @@ from scheduler.users.refusal import RefusalError
 
 
 class Group(NamedTuple):
-    """One group; `members` are users with another primary group."""
+    """One group; `members` has only those users of the group whose primary group is another group."""
 
     name: str
     gid: int

@@ -184,7 +184,7 @@ def test_the_refusal_says_to_terminate_one_of_two_running_networks_by_hand(accou
     assert not (tmp_path / "note").exists(), "the import tool cannot import two machines, so no id may be noted for it"
 
 
-def test_the_import_takes_running_machines_that_an_update_would_create_but_not_machines_that_an_update_would_replace():
+def test_the_import_takes_running_machines_that_are_missing_from_the_state_and_not_those_that_an_update_would_replace():
     ids = [(URN, "ocid1"), ("urn:replaced", "ocid2"), ("urn:replaced", "ocid4"), ("urn:gone", "ocid3")]
     new = {"urn": URN, "custom": True, "inputs": {"a": 1}}
     steps = [

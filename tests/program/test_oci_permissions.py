@@ -17,7 +17,7 @@ _VERBS = ("inspect", "read", "use", "manage")
 def used() -> set[tuple[str, str]]:
     """Return (module, name) for each class of the provider's SDK that the components use.
 
-    The set also has each function of the provider that the components call by its token.
+    The set also has each function of the provider's Identity service that the components call through `_identity`.
     """
     found = set()
     for path in PROGRAM:

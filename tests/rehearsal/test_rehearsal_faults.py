@@ -111,7 +111,7 @@ def test_only_sockets_of_benchmarks_are_limited_to_the_front_ends_scaled_rate(st
     for program in (marked, SEND):
         stage.inside("gpu1", f"{RECEIVE.format('10.0.1.62')} > /tmp/counted 2>&1 & {HEARD}")
         stage.inside("gpu0", program.format("10.0.1.62", 2, "10.0.1.61"))
-        # When the sender's 2 seconds are over, the bytes in its buffer are sent at the same rate as the bytes before.
+        # After its 2 seconds, the sender still has bytes in its buffer; they are sent at the same rate as the other bytes.
         rates.append(float(stage.inside("gpu1", WRITTEN).stdout))
     assert rates[0] == pytest.approx(LINE_MBITS, rel=0.15)
     assert rates[1] > 20 * LINE_MBITS

@@ -14,7 +14,8 @@ import pytest
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("users")]
 
 ROOT = Path(__file__).parents[2]
-#: Makes a network and homes that the machines share; all is gone when the shell exits. The shell also reaps processes.
+#: A shell script: makes a network and homes that the machines share. Both are gone when the shell exits. The shell also reaps
+#: processes.
 SCRIPT = r"""
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -68,7 +69,7 @@ def test_a_second_set_up_of_users_changes_no_file_and_restarts_no_daemon(facts):
     assert seen["same"]
 
 
-def test_the_directory_listens_on_one_address_of_the_controller_and_only_with_tls_and_the_database_listens_on_no_address(facts):
+def test_the_directory_listens_only_with_tls_on_one_address_and_the_database_does_not_listen_on_the_network(facts):
     assert facts["first_set_up"]["listening"] == ["10.255.0.1:636"]
 
 
@@ -246,7 +247,7 @@ def test_a_node_that_joins_again_restarts_no_daemon(facts):
     assert said == "{}\n"
 
 
-def test_no_users_are_restored_from_a_copy_that_users_without_root_could_have_written(facts):
+def test_a_copy_of_the_directory_that_anybody_but_root_could_have_written_is_not_restored(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
         "/home/.busbar-users/directory.ldif does not belong to root only, so nothing is saved to it or read from it; "

@@ -340,7 +340,7 @@ def test_an_openssh_key_with_a_passphrase_is_refused(tmp_path):
         private_key(path)
 
 
-def test_a_missing_file_or_a_file_without_an_ed25519_key_is_refused_and_its_text_is_not_shown(tmp_path):
+def test_a_missing_key_file_or_a_file_without_an_ed25519_key_is_refused_without_showing_the_files_text(tmp_path):
     path = tmp_path / "key"
     with pytest.raises(CertificateError, match="cannot be read: No such file"):
         private_key(path)

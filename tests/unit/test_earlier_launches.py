@@ -1,4 +1,4 @@
-"""An installation ends an earlier controller's machines, and makes running launches use present settings."""
+"""An installation ends an earlier controller's machines, and makes earlier launches use the present settings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def state(tmp_path: Path) -> State:
     return found
 
 
-def test_launches_are_given_the_present_settings_of_their_sets_until_none_uses_earlier_settings(state):
+def test_launches_are_given_the_present_settings_of_their_sets_again_and_again_until_all_use_these_settings(state):
     cloud = Adopting(["n1"], BusyError("NoAnswer", "timeout"), [])
     assert earlier_launches.adopt(cloud, SETTINGS, lambda: state, lambda _: None, clock(1)) == ""
     assert cloud.asked == [({"the network's launch": SPEC}, [SPEC])] * 3

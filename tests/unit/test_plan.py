@@ -39,7 +39,7 @@ def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
     )
 
 
-def test_each_step_has_its_own_sizes_and_operations_and_a_retest_takes_more_looks_and_enough_operations_for_a_median():
+def test_each_step_has_its_own_sizes_and_operations_and_a_retest_has_more_looks_and_no_fewer_operations():
     asked = a_plan(end_bytes=4 << 30, iterations=10, warmup=5, looks=17, spread_iterations=9)
     found = steps.steps(asked, SHAPES["BM.GPU.H100.8"], 2)
     again = [steps.repeated(one) for one in found]
@@ -57,7 +57,7 @@ def test_each_step_has_its_own_sizes_and_operations_and_a_retest_takes_more_look
     ]
 
 
-def test_the_smallest_message_by_rail_is_one_float():
+def test_the_message_size_of_the_step_named_rails_is_at_least_one_float():
     for end_bytes, size in ((8, 4), (32, 4), (64, 8), (1024, 128)):
         (by_rail,) = [one for one in steps.steps(a_plan(end_bytes=end_bytes), GPU4, 2) if one.name == "rails"]
         assert by_rail.begin_bytes == by_rail.end_bytes == size
@@ -114,7 +114,7 @@ def test_nccl_writes_its_log_to_a_file_and_only_in_the_deciding_run():
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
 
 
-def test_every_run_checks_values_while_the_step_spread_also_times_individual_operations():
+def test_every_run_checks_values_and_the_step_named_spread_times_individual_operations():
     for name in ("node", "rails", "all_reduce", "spread", "free"):
         words = words_of(name)
         assert words[words.index("-c") + 1] == "1"
@@ -225,7 +225,7 @@ def test_alltoall_between_two_nodes_is_limited_by_the_half_of_the_message_that_c
     assert ceiling.collective_gb_s("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
 
 
-def test_the_prediction_grows_to_the_healthy_share_of_the_ceiling():
+def test_the_predicted_busbw_grows_with_the_message_size_to_the_healthy_share_of_the_ceiling():
     curve = ceiling.predicted_curve(GPU4, 2, (8, 1024**2, 1024**3, 16 * 1024**3))
     assert list(curve.values()) == sorted(curve.values())
     assert 0.9 * 190 < curve[16 * 1024**3] < 190

@@ -55,7 +55,7 @@ def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
 
 
 def _said(name: str, *clients: str) -> list[str]:
-    """Return RAS's part of the output of the program that runs on the nodes."""
+    """Run the program that also runs on the nodes; return the part of its output that is about RAS."""
     words = [*fanout.PYTHON.split(), "-", name, *clients]
     done = subprocess.run(words, input=fanout.source_of(rank_states), capture_output=True, check=True)
     return json.loads(done.stdout)["ras"]

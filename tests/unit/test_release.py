@@ -15,7 +15,7 @@ DATA = {
 }
 NETWORK = {"urn": "urn:pulumi:dev::busbar::aws:ec2/vpc:Vpc::network", "type": "aws:ec2/vpc:Vpc", "id": "vpc-1", "custom": True}
 MACHINE = NETWORK | {"urn": "urn::x::x::gpu-0", "type": "aws:ec2/instance:Instance"}
-#: Resources that are not listed: the stack itself, a provider, a command, and a resource that exists without the stack.
+#: Resources that are not listed: the stack itself, a provider, a command, and a resource that the stack only reads.
 OTHERS = [
     {"urn": "urn::stack", "type": "pulumi:pulumi:Stack"},
     NETWORK | {"type": "pulumi:providers:aws"},
@@ -29,7 +29,7 @@ def state(*resources):
     return {"deployment": {"resources": [*OTHERS, *resources]}}
 
 
-def test_the_list_of_remaining_resources_shows_their_ids_and_begins_with_resources_with_data():
+def test_the_list_of_remaining_resources_shows_ids_and_begins_with_the_resources_that_contain_data():
     first, data, network, sum_of_all, last = release.lines(state(NETWORK, DATA))
     assert first == "2 resources are left, 1 of them protected, because they contain data:"
     assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at an unknown price"
@@ -45,7 +45,7 @@ def test_the_list_of_remaining_resources_shows_their_ids_and_begins_with_resourc
         (250, "billed for 1200 GiB at an unknown price"),
     ],
 )
-def test_remaining_resources_show_their_billing_unit_and_if_two_sources_agree_also_their_price(throughput, says):
+def test_the_list_says_what_a_remaining_resource_is_billed_for_and_shows_a_price_if_two_sources_agree(throughput, says):
     kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
     lustre = DATA | {"type": kind, "outputs": {"storageCapacity": 1200, "perUnitStorageThroughput": throughput}}
     assert release.lines(state(lustre))[1].endswith(f"(LustreFileSystem): fs-1, protected, {says}")

@@ -61,7 +61,7 @@ def on_nodes(made: list[dict[str, Any]]) -> dict[str, Any]:
     return one
 
 
-def test_definitions_come_first_and_every_object_has_the_stacks_labels():
+def test_custom_resource_definitions_come_first_and_every_object_has_the_stacks_labels():
     assert [one["kind"] for one in found()] == ["CustomResourceDefinition", "ServiceAccount", "ClusterRole", "DaemonSet"]
     assert all(LABELS.items() <= one["metadata"]["labels"].items() for one in found())
     assert on_nodes(found())["metadata"]["labels"]["app"] == "multus"

@@ -25,7 +25,7 @@ _RUN = "ec2:RunInstances"
 
 @dataclass(frozen=True)
 class Call:
-    """One authenticated request: the calling instance and its role, the region, the action and the action's members."""
+    """One authenticated request: the calling instance and its role, the region, the action and the action's parameters."""
 
     instance: Record
     role: Record

@@ -7,8 +7,8 @@
 
 enum { FIRST_ROUND = 99, TIMES_IN_A_RECORD = RECORD_BYTES / sizeof(double) };
 
-// From this size on, unless the job is split into groups, the time that the process has waited for a processor is read before
-// and after each iteration. At smaller sizes, the reading would take a noticeable part of the iteration's time.
+// From this size on, the time that the process has waited for a processor is read before and after each iteration, except in a
+// job that is split into groups. At smaller sizes, the reading would take a noticeable part of the iteration's time.
 enum { ONE_BY_ONE_BYTES = 64 * 1024 };
 
 size_t bench_stride(const struct options *o)
@@ -114,8 +114,8 @@ static double delay(struct bench *b, const double *waits)
     return sum;
 }
 
-// Number of wrong values of all ranks of the job; -1: not checked, because -c is 0 or because the collective's
-// result cannot be checked in place.
+// Returns how many wrong values all ranks of the job found together. Returns -1 if nothing was checked: -c is 0, or the
+// collective's result cannot be checked in place.
 static int64_t check(struct bench *b, struct counts counts, bool in_place)
 {
     int64_t all[RANKS_MAX], total = 0;
