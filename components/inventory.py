@@ -104,7 +104,7 @@ class PlannedSet:
         name: the pool's name.
         nodes: how many machines always run; 0 while none are rented.
         dynamic: how many machines a scheduler may start in addition to `nodes`.
-        job_nodes: number of nodes of the test job; 0 if there is no test job, such as for a set with machines that always run.
+        job_nodes: number of nodes of the test job; 0 if no test job measures the set.
         start_limit_s: how long an update waits until the nodes of the test job run; 0 if a person submits the test job.
         entry_timeout_s: time limit of the test that dynamic machines must pass before they join the cluster; 0 for no test.
         made_of: a text that identifies the settings of the pool's machines: if this text changes, the machines are replaced.
