@@ -11,8 +11,11 @@ from benchmarks.judge.checks import PASS
 
 #: What the command plugin executes: `_SHOWS` after a pass, and `_FAILS` after any other verdict. The plugin appends `create` to
 #: these arguments, so the shell takes `create` as the script's `$0` and does not execute it.
+#:
+#: The program registers the stack's outputs while this Command runs. If the Command failed at once, the engine might stop
+#: before it has the outputs, and would keep those of the previous update (seen on a busy machine). So `_FAILS` waits first.
 _SHOWS = ("/bin/sh", "-c", "cat")
-_FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
+_FAILS = ("/bin/sh", "-c", "cat >&2; sleep 1; exit 1")
 
 
 class Accept(pulumi.ComponentResource):

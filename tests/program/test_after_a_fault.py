@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -303,3 +304,15 @@ def test_a_certificate_is_refused_if_the_stacks_machines_have_other_addresses_th
 def test_a_preview_shows_the_digest_of_the_measurement_request(passed):
     assert passed["expected"]["asked"] == passed["measured"]["asked"] == request(1)
     assert request(1) != request(2)
+
+
+def test_the_command_that_fails_an_update_shows_the_result_and_then_waits_so_that_the_engine_gets_the_outputs_first():
+    with subprocess.Popen([*_FAILS, "headline"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
+        assert command.stdin is not None
+        assert command.stderr is not None
+        command.stdin.write("the result\n")
+        command.stdin.close()
+        assert command.stderr.readline() == "the result\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            command.wait(timeout=0.2)
+    assert command.returncode == 1

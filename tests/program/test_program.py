@@ -210,7 +210,7 @@ def test_measuring_and_accepting_are_two_resources_and_a_slow_fabric_fails_only_
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
     assert accept["create"].startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 4 MiB, 50.0% of the wire; gate 0.0425 ")
-    assert accept["interpreter"] == ["/bin/sh", "-c", "cat >&2; exit 1"]
+    assert accept["interpreter"] == ["/bin/sh", "-c", "cat >&2; sleep 1; exit 1"]
     assert "all_reduce, out of place, GB/s, rehearsed at 1/4000:" in accept["stdin"]
     (search,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-search"]
     asked = json.loads(search["stdin"])["trials"]
