@@ -164,7 +164,7 @@ class Scheduler(Model):
 
 
 def in_jobs(image: Container | None, home: str) -> Container | None:
-    """Return the image that the test job's ranks run in; the file that enroot imports is kept in `home`, for all nodes."""
+    """Return the image that the test job's ranks run in; enroot's file of the image is in `home`, where all nodes find it."""
     return replace(image, shared=home, runtime="pyxis") if image else None
 
 

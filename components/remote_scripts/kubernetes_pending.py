@@ -27,7 +27,7 @@ _SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
 
 
 def events_seen(kubectl: Kubectl) -> Set[str]:
-    """Return the versions of all events that exist now, for `why_pending`."""
+    """Return the versions of all events that exist now, so that `why_pending` can tell later events from them."""
     return {_version(one) for one in events(kubectl)}
 
 

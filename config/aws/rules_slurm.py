@@ -57,7 +57,7 @@ def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-software", ERROR, "catalogue/aws/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)
 def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Image families without a package of Slurm."""
+    """Image families without a package of Slurm 22.05 or later."""
     if wanted.slurm is None:
         return
     yield from slurm_rules.software("aws.login.imageFamily", wanted.login.image_family, wanted.login.family.slurm)

@@ -1,8 +1,8 @@
 """Maps each property of a resource to the member (field) of a request to AWS's API that the property sets.
 
 For most properties, the names of property and member differ only in upper and lower case, plural or suffix. `MEMBERS` lists all
-other properties, and the properties that set no member. Sources: botocore's service models and the provider's documentation of
-each resource.
+other properties, and the properties that this module does not check. Sources: botocore's service models and the provider's
+documentation of each resource.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _SYSTEM: dict[str, str | None] = {
     "storageCapacity": "CreateFileSystemRequest.StorageCapacity",
     "storageType": "CreateFileSystemRequest.StorageType",
 }
-#: Type token -> dotted path of a property -> API member that the property sets; None means that the property sets no member.
+#: Type token -> dotted path of a property -> API member that the property sets; None: this module does not check the property.
 MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/vpc:Vpc": {
         "assignGeneratedIpv6CidrBlock": "CreateVpcRequest.AmazonProvidedIpv6CidrBlock",
@@ -201,7 +201,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # a separate call sets this; so for every None below in this table, except forceDestroy
+        "corsRules": None,  # a separate call sets this, and every other None of a Bucket except forceDestroy
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,
@@ -228,7 +228,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
 #: Value in the provider's spelling (documentation of aws:ec2:Fleet) -> the API's spelling.
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
 
-#: Properties that the provider adds to every resource: the region and the tags. The provider sets the tags by separate calls.
+#: Properties that most resources have, and that this module does not check.
 _EVERYWHERE = frozenset({"tags", "region"})
 
 
@@ -253,7 +253,7 @@ def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
         return models.member(service, named) if named else None
     members = models.shapes(service)[models.element(service, shape)].get("members", {})
     spelt = {one.lower(): one for one in members}
-    # The SDK uses plurals for lists, and EC2's request shapes end in `Request`.
+    # The SDK uses plurals for lists, and leaves out the ending of some members, such as `Specification`.
     for word in (name, f"{name}s", name.rstrip("s"), name.replace("Ids", "Id"), f"{name}Specification", f"{name}Request"):
         if word.lower() in spelt:
             return str(members[spelt[word.lower()]]["shape"])

@@ -80,7 +80,7 @@ def test_every_ssh_connection_pins_the_host_key_and_names_no_agent_and_no_privat
     commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
     assert len(commands) == 6
     for inputs in commands:
-        connection = inputs["connection"]["value"]  # the connection is a secret of the engine
+        connection = inputs["connection"]["value"]  # the key of a secret's value; pulumi_command makes the connection a secret
         for end in (connection, connection.get("proxy") or connection):
             assert end["hostKey"] == HOST_KEY
             assert "agentSocketPath" not in end
@@ -218,7 +218,7 @@ def test_measuring_and_accepting_are_two_resources_and_a_slow_fabric_fails_only_
     assert asked["pair_limit_gb_s"] == pytest.approx(0.05 * 0.85)
 
 
-def test_the_program_shows_the_verdict_pass_at_the_end_but_only_the_failing_command_shows_the_verdict_short(monkeypatch):
+def test_the_program_shows_a_passing_verdict_at_the_end_but_leaves_a_failing_verdict_to_the_command_that_fails(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
     run_program(LINES)
@@ -245,7 +245,7 @@ def test_a_fabric_that_passes_is_not_searched(dev):
     assert search["create"] == "cat"
 
 
-def test_the_run_id_depends_only_on_what_can_change_the_result(dev):
+def test_the_run_id_depends_only_on_the_number_of_the_run_and_on_what_can_change_the_result(dev):
     def run_id(engine) -> str:
         (measure,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-measure"]
         return json.loads(measure["stdin"])["run_id"]

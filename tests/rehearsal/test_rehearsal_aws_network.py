@@ -100,7 +100,7 @@ def test_a_machine_uses_the_name_service_of_its_vpc(world: World, built: tuple[S
     assert found.stdout.split()[:1] == [two.address], found
 
 
-def test_a_fabric_without_security_groups_passes_all_traffic_and_with_them_only_between_listed_pairs_of_hosts() -> None:
+def test_without_security_groups_a_fabric_passes_all_traffic_but_with_them_only_traffic_of_listed_pairs_of_hosts() -> None:
     assert render_fabric(None).splitlines() == ["table bridge fabric", "delete table bridge fabric"]
     text = render_fabric([("aaaaaaaa", "bbbbbbbb")])
     assert 'iifname "haaaaaaaar*" oifname "hbbbbbbbbr*" accept' in text

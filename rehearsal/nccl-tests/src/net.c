@@ -8,8 +8,8 @@
 
 #include "debug.h"
 
-// The first members of ncclNet_v10_t, NCCL's description of a network plugin. The later members, which move a GPU's bytes, are
-// not used here.
+// The first members of ncclNet_v10_t, NCCL's description of a network plugin. The later members, such as those that move
+// a GPU's bytes, are not used here.
 struct plugin {
     const char *name;
     int (*init)(debug_logger *log, void *profiler);

@@ -60,10 +60,10 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Check that a compartment exists, and that a policy allows the operation in the compartment.
+        """Check that a compartment exists, and that policies allow the operation (or the operation `needed`) there.
 
         Raises:
-            ServiceError: the compartment does not exist, or no policy allows the operation; both cases have the same error.
+            ServiceError: the compartment does not exist, or no policy allows the operation; both have the same error.
         """
         database = self._cloud.store.read()
         if compartment not in COMPARTMENTS or not allowed(database, call.instance, call.operation, compartment, needed):
@@ -79,7 +79,7 @@ class Core:
         return self._cloud.store.read()
 
     def _record(self, call: Call, database: Database, ocid: str, token: str) -> Record:
-        """Return a resource's record if the calling instance may see the resource; the resource may be terminating."""
+        """Return a resource's record if policies allow the operation on the resource; the resource may be terminating."""
         record = database.records.get(ocid)
         if record is None or record.token != token:
             raise _unknown(ocid)
@@ -213,7 +213,7 @@ class Core:
 
 
 def _chosen(found: Iterable[Mapping[str, Any]], call: Call, *names: str) -> list[Mapping[str, Any]]:
-    """Return the items that match the query's values of compartment, display name, state and `names`."""
+    """Return the items that match the query's compartment, display name and state, and its values of the keys in `names`."""
     names = ("compartmentId", "displayName", "lifecycleState", *names)
     wanted = {name: call.query[name] for name in names if name in call.query}
     return [one for one in found if all(str(one.get(name)) == value for name, value in wanted.items())]
