@@ -18,7 +18,7 @@ from components.reach import Machine, Reach
 
 @dataclass(frozen=True)
 class Node:
-    """One machine that is measured.
+    """One machine of a node set; on Kubernetes, one pod.
 
     Attributes:
         name: host name, as the target shows it.
@@ -35,12 +35,13 @@ class Node:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Existing nodes of one shape: a pool, or the static machines of a queue.
+    """Existing nodes of one shape: those of a pool, or of one entry of a queue.
 
     Attributes:
-        name: the pool's name, unique in its cluster.
+        name: the pool's name, or QUEUE-NAME for an entry of a queue; unique in its cluster.
         nodes: the nodes in ring order, head node first; empty while nothing is rented.
-        identity: hash that changes if and only if the machines or their software may have changed (image, shape, node ids).
+        identity: hash of what the target knows of the machines and their software, such as image and node ids: a replaced
+            machine changes it. Empty if the target has not created the set.
     """
 
     name: str
@@ -54,8 +55,8 @@ class Inventory:
 
     Attributes:
         sets: node sets, in the order of the stack file.
-        login: the login machine; None if nodes are reached directly.
-        controller: the machine that runs a scheduler; None without a scheduler.
+        login: the login machine that the stack creates; None if the stack creates none.
+        controller: the machine that runs the scheduler that the stack sets up; None if the stack sets up none.
         submitting: further machines on which people log in and submit jobs.
     """
 
@@ -84,7 +85,7 @@ class Launcher:
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.
         container: the image that ranks run in; None runs them on the nodes themselves.
-        queue: the Slurm partition; empty without Slurm.
+        queue: the Slurm partition in which ranks run; empty if ranks run outside Slurm.
         set_up: whether the nodes must first be set up as a Slurm cluster with that partition.
         remote_shell: program on the head node that replaces ssh to start a command on another node; empty for ssh.
     """
@@ -102,11 +103,11 @@ class PlannedSet:
 
     Attributes:
         name: the pool's name.
-        nodes: how many machines always run; 0 while none are rented.
-        dynamic: how many machines a scheduler may start in addition to `nodes`.
-        job_nodes: number of nodes of the test job; 0 if no test job measures the set.
+        nodes: number of static machines, which no scheduler starts.
+        dynamic: how many machines a scheduler may start in addition to `nodes`, those that it never stops included.
+        job_nodes: how many nodes a test job of this set takes; 0 if the set has static machines, or too few dynamic machines.
         start_limit_s: how long an update waits until the nodes of the test job run; 0 if a person submits the test job.
-        entry_timeout_s: time limit of the test that dynamic machines must pass before they join the cluster; 0 for no test.
+        entry_timeout_s: time limit of the test of dynamic machines that start together; 0 if they join without a test.
         made_of: a text that identifies the settings of the pool's machines: if this text changes, the machines are replaced.
             Empty if it is not known before machines exist.
         job_folder: folder on a file system that all machines mount, with the input and the results of the test job.
@@ -116,7 +117,7 @@ class PlannedSet:
         first_boot: whether the machines are new, so that first contact waits until cloud-init has finished.
         authenticated: whether switches authenticate rails (802.1X), so that first contact waits until the rails are
             authenticated.
-        ask: whether to ask every node for its facts, because the shape or the network is not known.
+        ask: whether to ask every node for its facts, because shape or network may be unknown or may differ from the stack file.
         rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """
 

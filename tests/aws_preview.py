@@ -1,4 +1,4 @@
-"""Runs the program for target aws as `pulumi preview` does, but on an engine and an account that tests simulate."""
+"""Runs the program for target aws as a preview or an update does, but on an engine and an account that tests simulate."""
 
 from __future__ import annotations
 

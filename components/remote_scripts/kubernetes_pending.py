@@ -22,7 +22,7 @@ _NETWORK = (
     ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),
 )
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-#: How long (s) transient causes may last: GPUs are not free yet, a registry fails briefly, a container crashes.
+#: How long (s) transient causes may last: GPUs are not free yet, a registry fails briefly, a container cannot be started.
 _SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
 
 
@@ -32,7 +32,7 @@ def events_seen(kubectl: Kubectl) -> Set[str]:
 
 
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
-    """Return why a pod does not run, and after how many seconds waiting no longer helps; None if it may always help.
+    """Return why a pod does not run, and how many seconds the caller should wait; None if it should wait until its own limit.
 
     `old` has the versions of events from before the update. The update may have removed the cause of such an event, so the
     event never makes waiting useless. If the cause remains, the event occurs again, because a node retries within some seconds.

@@ -18,9 +18,6 @@ from catalogue.aws.instances import INSTANCES
 from catalogue.detection import Facts, Hca, recognise
 from config.aws.rules import RULES
 
-# On import, the SDK warns about its own deprecated classes.
-
-
 #: A machine with the right GPUs, launched without EFA.
 PLAIN = {
     "gpu": "NVIDIA H100 80GB HBM3",
@@ -182,7 +179,7 @@ def test_the_log_of_older_ofi_plugins_is_understood():
     assert judge(measured(**older), asked()).verdict == "pass"
 
 
-def test_after_the_verdict_short_the_search_tests_one_gpu_after_another_with_the_devices_near_it(monkeypatch):
+def test_if_the_bandwidth_is_short_the_search_tests_one_gpu_after_another_with_the_devices_near_it(monkeypatch):
     line = json.loads(measured())
     for step in line["steps"]:
         if step["name"] == "all_reduce":
@@ -234,6 +231,6 @@ def test_recognition_refuses_a_machine_that_shows_fewer_rails_than_the_instance_
 # The page docs/aws.md
 
 
-def test_every_rule_that_the_aws_page_names_exists():
+def test_every_rule_that_the_aws_page_suppresses_in_an_example_exists():
     page = (ROOT / "docs" / "aws.md").read_text()
     assert set(re.findall(r"suppress: \[([a-z-]+)\]", page)) <= set(RULES)

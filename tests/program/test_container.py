@@ -24,7 +24,6 @@ from catalogue.aws.versions import Stack
 from catalogue.containers import ENROOT, HOMES_INSIDE, Reference, read, told
 from config import read as stack_file
 
-# On import, the SDK warns about its own deprecated classes.
 DIGEST = "sha256:" + "a" * 64
 START = ["enroot", "start", "--conf", "/home/ubuntu/.busbar/tests/b/container.conf", "busbar-0123456789abcdef"]
 #: The line of a build with the nccl-tests image that AWS publishes.

@@ -1,5 +1,6 @@
 // The ranks of one run: their identities, the memory that ranks of one host share, barriers, and exchanges of small records.
-// No benchmark data moves here. After the start, exchanges use plain sockets on the front end, never MPI.
+// No benchmark data moves here. After the start, exchanges never use MPI: the ranks of a host use shared memory, and hosts use
+// plain sockets on the front end.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -34,8 +35,9 @@ void *job_data(const struct job *job, int local_rank);
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all);
 void job_barrier(struct job *job);
 
-// Wait at the host's barrier `number` until `count` ranks of this host wait there. Ends the job at the deadline (monotonic
-// seconds; 0: after 300 s or BUSBAR_RING_EXCHANGE_S). `timeout_s` is for the message at the deadline.
+// Wait at the host's barrier `number` until `count` ranks of this host wait there. At `deadline` (monotonic seconds), the job
+// ends with a message that names `timeout_s`. If `deadline` is 0, the job ends after BUSBAR_RING_EXCHANGE_S seconds (default:
+// 300).
 void job_local_barrier(struct job *job, int number, int count, double deadline, int timeout_s);
 
 double job_now(void); // monotonic seconds
