@@ -369,6 +369,30 @@ def run_main() -> None:
     raise refusal from None
 
 
+def exported(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return a dictionary to which programs that run later add their exports."""
+    found: dict[str, Any] = {}
+
+    def export(name: str, value: Any) -> None:
+        pulumi.Output.from_input(value).apply(lambda known: found.update({name: known}))
+
+    patch.setattr(pulumi, "export", export)
+    return found
+
+
+def options(patch: pytest.MonkeyPatch) -> dict[str, pulumi.ResourceOptions]:
+    """Return a dictionary to which programs that run later add the options of each resource, by the resource's name."""
+    found: dict[str, pulumi.ResourceOptions] = {}
+    register = pulumi.resource.register_resource
+
+    def spy(*given: Any) -> None:
+        found[given[2]] = given[7]
+        register(*given)
+
+    patch.setattr(pulumi.resource, "register_resource", spy)
+    return found
+
+
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
     """Run the real __main__.py on a recording engine until it is idle.
 

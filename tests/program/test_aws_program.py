@@ -53,6 +53,10 @@ from tools.stage import ROOT
 GPU = {"name": "p5", "static": 2}
 
 
+#: A stack whose login node is Slurm's controller.
+SLURM = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
+
+
 @pytest.fixture(scope="module")
 def whole() -> tuple[Cloud, dict[str, Any]]:
     return program(STORED)
@@ -367,8 +371,7 @@ def test_two_queues_with_equal_entries_of_machines_get_a_launch_template_each():
     queues = [
         {"name": name, "machines": [GPU | {"type": "p5.48xlarge", "static": 0, "dynamic": 4}]} for name in ("gpu", "test")
     ]
-    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
-    found, seen = program(families | {"queues": queues})
+    found, seen = program(SLURM | {"queues": queues})
     assert [one.launcher.queue for one in seen["cluster"].planned] == ["gpu", "test"]
     assert sorted(one["tags"]["busbar:queue"] for one in found.of("LaunchTemplate")) == ["gpu", "test"]
 
@@ -783,8 +786,7 @@ def test_with_a_shared_profile_slurms_controller_may_terminate_the_machines_that
 
     The tags of a RunInstances call replace the tags of the launch template (EC2 API).
     """
-    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
-    wanted = families | {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4, static=0)
+    wanted = SLURM | {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4, static=0)
     found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
     (ending,) = [one for one in policy(found) if one["Action"] == "ec2:TerminateInstances"]
     ((key, value),) = ending["Condition"]["StringEquals"].items()
@@ -1069,14 +1071,13 @@ def test_machines_of_a_capacity_block_wait_until_the_block_has_begun():
 
 
 def test_no_update_waits_for_the_beginning_of_a_capacity_block_into_which_slurms_controller_will_launch_nodes():
-    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     machines = nodes(static=0, dynamic=4, alwaysOn=4)
     for how, block in (
         (bought("capacity-block", reservation="cr-1"), "cr-1"),
         (bought("capacity-block", offering="cb-1", confirm="cb-1"), "cluster-pool-gpu-p5-block-id"),
         (bought("targeted-odcr", reservation="cr-1"), None),
     ):
-        found, seen = program(merged(merged(how, machines), families))
+        found, seen = program(merged(merged(how, machines), SLURM))
         ((key, one),) = json.loads(found.named("cluster-slurm-install")["stdin"])["settings"]["sets"].items()
         assert (key, one["always_on"], one["spec"].get("block")) == ("gpu/p5", 4, block)
         (planned,) = seen["cluster"].planned
@@ -1089,12 +1090,10 @@ def test_no_update_waits_for_the_beginning_of_a_capacity_block_into_which_slurms
 
 
 def test_machines_that_slurm_may_launch_install_slurm_and_slurm_knows_their_processors_and_memory():
-    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
-
     def boot(found: Cloud) -> str:
         return base64.b64decode(template(found)["userData"]).decode()
 
-    found, _ = program(merged(nodes(static=0, dynamic=4), families))
+    found, _ = program(merged(nodes(static=0, dynamic=4), SLURM))
     assert "apt-get -o DPkg::Lock::Timeout=300 install -y slurmctld slurmd slurm-client munge" in boot(found)
     sent = json.loads(found.named("cluster-slurm-install")["stdin"])
     assert sent["shared"] == "/home/.busbar/busbar.aws"

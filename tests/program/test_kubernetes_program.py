@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
-from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
+from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, exported, run_program
 
 from catalogue.containers import HOMES_INSIDE
 from components import remote_scripts
@@ -187,12 +187,9 @@ def test_the_exporter_starts_in_running_pods_and_replaces_no_pod(cluster):
 
 
 def test_the_exported_scrape_configuration_discovers_the_pods_with_the_stacks_labels(cluster, monkeypatch):
-    exported: dict[str, Any] = {}
-    monkeypatch.setattr(
-        pulumi, "export", lambda name, value: pulumi.Output.from_input(value).apply(lambda its: exported.update({name: its}))
-    )
+    found = exported(monkeypatch)
     cluster(monitoring={"exporter": True, "readFrom": ["10.244.0.0/16"]})
-    (job,) = yaml.safe_load(exported["monitoring"])["scrape_configs"]
+    (job,) = yaml.safe_load(found["monitoring"])["scrape_configs"]
     assert job["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["busbar"]}}]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
-from conftest import ROOT, Engine, run_program
+from conftest import ROOT, Engine, exported, run_program
 from dev_stack import LINES, dev_asked
 from measurement_line import BUILT, document
 from oci_account import OWN, account, asking, network_of
@@ -35,15 +35,10 @@ def ran(share: float = 0.98) -> str:
     )
 
 
-def exported(result: str) -> tuple[Engine, dict[str, Any]]:
-    """Return the engine and the program's exports."""
-    found: dict[str, Any] = {}
-
-    def export(name: str, value: Any) -> None:
-        pulumi.Output.from_input(value).apply(lambda known: found.update({name: known}))
-
+def after(result: str) -> tuple[Engine, dict[str, Any]]:
+    """Return the engine and the program's exports after a job with this result."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pulumi, "export", export)
+        found = exported(patch)
         return program(result), found
 
 
@@ -246,7 +241,7 @@ def test_a_destroy_terminates_slurms_machines_only_if_the_controller_was_set_up(
 def test_until_the_first_job_has_run_the_verdict_is_unknown_but_updates_succeed_and_say_so(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
-    engine, found = exported(NONE)
+    engine, found = after(NONE)
     assert [text for text in told if WAITS in text]
     measured = found["measured"]
     assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
@@ -264,13 +259,13 @@ def test_until_the_first_job_has_run_nothing_is_added_to_the_history(tmp_path):
 
 
 def test_a_job_that_passed_is_exported_like_any_other_measurement():
-    measured = exported(ran())[1]["measured"]
+    measured = after(ran())[1]["measured"]
     assert (measured["verdict"], measured["refused"], measured["pool"]) == ("pass", False, "gpu")
     assert measured["busbw_gb_s"] > 0
 
 
 def test_a_job_with_the_verdict_short_fails_the_update_and_is_exported():
-    engine, found = exported(ran(0.4))
+    engine, found = after(ran(0.4))
     assert found["measured"]["verdict"] == "short"
     assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
 
@@ -333,7 +328,7 @@ def always_on(result: str) -> tuple[Engine, dict[str, Any]]:
     """Return the engine and the exports of a cluster with two nodes that always run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(OCI, "pools", [POOL | {"alwaysOn": 2}])
-        return exported(result)
+        return after(result)
 
 
 def test_nodes_that_always_run_are_started_by_the_controller_and_never_suspended_by_slurm():
@@ -401,13 +396,8 @@ def test_the_stack_files_have_the_checksum_of_the_archive_that_stands_in_for_pyx
 
 
 def test_the_controller_sets_up_other_login_nodes_which_have_no_cloud_rights_and_accept_its_key():
-    engine, found = None, {}
-
-    def export(name: str, value: Any) -> None:
-        pulumi.Output.from_input(value).apply(lambda known: found.update({name: known}))
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pulumi, "export", export)
+        found = exported(patch)
         engine = program(slurm={"loginNodes": 2, "users": True})
     first = given(engine, "cluster-login-1-instance")
     assert first["displayName"] == "busbar-login-1"

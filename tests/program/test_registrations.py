@@ -16,8 +16,8 @@ import pulumi
 import pytest
 import target_programs
 import yaml
+from conftest import options
 
-# The SDK warns of its own older classes when it is imported.
 GOLDEN = Path(__file__).parents[1] / "golden" / "registered"
 TARGETS = ("aws", "hosts", "kubernetes", "oci")
 _OPTIONS = (
@@ -34,18 +34,11 @@ _SHOWN = 300
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_target_registers_exactly_what_its_reviewed_file_lists(target, monkeypatch, tmp_path, reviewed):
-    treated: dict[str, dict[str, Any]] = {}
     made: list[tuple[str, str, dict[str, Any]]] = []
-    register = pulumi.resource.register_resource
-
-    def spy(*given: Any) -> None:
-        name, opts = given[2], given[7]
-        treated[name] = _options(opts)
-        register(*given)
-
-    monkeypatch.setattr(pulumi.resource, "register_resource", spy)
+    registered = options(monkeypatch)
     monkeypatch.setattr(target_programs, "watched", lambda _, run: made.extend(run()))
     getattr(target_programs, target)(monkeypatch, tmp_path)
+    treated = {name: _options(its) for name, its in registered.items()}
     shown = {f"{name} ({kind})": {"inputs": _plain(inputs, tmp_path)} | treated.get(name, {}) for kind, name, inputs in made}
     reviewed(GOLDEN / f"{target}.yaml", yaml.safe_dump(shown, width=128))
 
